@@ -125,8 +125,8 @@ ARGUMENTS = {
     "ctrl": "`key` with Ctrl held.",
     "alt": "`key` with Alt held.",
     "shift": "`key` with Shift held.",
-    "bracketed_paste": "Mark `text` as a paste; auto: several lines for a line editor that asked for it, but a last "
-    "newline is Enter.",
+    "bracketed_paste": "Mark `text` as a paste, but for a last newline, which is Enter; auto: several lines, for a "
+    "line editor that asked for it and takes them as lines.",
     "format": "`plain` text or with its colours; of a picture, what it is made as.",
     "action": "What the mouse does; a click is a press and a release.",
     "row": "Row, from 0; for scroll_up and scroll_down, the middle if left out.",

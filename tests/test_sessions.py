@@ -242,7 +242,7 @@ def test_every_control_character_arrives(agent: Agent):
     agent.call("read", session_id=session, wait_for="pattern", pattern="go")
     text = "".join(map(chr, range(32))) + "\x7f;-x ü"
     agent.call("send", session_id=session, text=text, read="none")
-    wanted = text.encode().hex()
+    wanted = text.replace("\n", "\r").encode().hex()
     found = agent.call("read", session_id=session, wait_for="pattern", pattern=r"[0-9a-f]{60,}\n")
     assert found["matched"] == wanted + "\n"
     agent.call("destroy_session", session_id=session, force=True)

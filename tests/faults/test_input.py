@@ -60,7 +60,7 @@ async def test_panes_that_die_while_they_are_typed_into(state_dir: Path, home: P
                     await broker.send(text, session_id=session_id, read="none", bracketed_paste="never")
             except TmuxMcpError as error:
                 told.add(error.code)
-            data = sent.encode()[:lives]
+            data = sent.replace("\n", "\r").encode()[:lives]
             await eventually(lambda: file.stat().st_size >= len(data), 20)
             assert file.read_bytes() == data
             await broker.destroy_session(session_id, force=True)

@@ -27,6 +27,11 @@ def asked(**arguments: object) -> Send:
         ({"keys": "C-c"}, [KeySequence(["C-c"])]),
         ({"keys": ["Up", "Up"]}, [KeySequence(["Up", "Up"])]),
         ({"keys": [{"text": "Up"}]}, [Text("Up")]),
+        ({"text": "a\n"}, [KeySequence(["Enter"])]),
+        ({"text": "a\r\n", "key": "Up", "enter": True}, [KeySequence([key]) for key in ("Enter", "Up", "Enter")]),
+        ({"text": "a\n", "enter": True}, [KeySequence(["Enter"])]),
+        ({"keys": [{"text": "a\nb\r\n"}], "enter": True}, [Text("a\nb"), KeySequence(["Enter"])]),
+        ({"keys": [{"text": "\n"}, "Up"]}, [KeySequence(["Enter"]), KeySequence(["Up"])]),
         (
             {"key": "c", "ctrl": True, "keys": ["F1", {"text": "a b"}, "Down*2", {"text": "é"}], "enter": True},
             [
@@ -66,12 +71,14 @@ def test_texts_among_keys_are_short():
 def test_the_policy_sees_each_key_and_character():
     assert pressed(items_of(asked(keys=[{"text": "rm x\n"}, "Up"]))) == ["r", "m", "Space", "x", "Enter", "Up"]
     assert pending_after("", asked(keys=["C-u", {"text": "sudo"}])) == "sudo"
+    assert pending_after("", asked(text="one\r\ntwo")) == "two"
+    assert pending_after("su", asked(text="do\r\n")) == ""
     assert pending_after("su", asked(data_base64=base64.b64encode(b"do").decode())) == "sudo"
 
 
 def test_bytes_are_decoded_and_come_alone():
     data = bytes(range(256))
-    assert text_of(asked(data_base64=base64.b64encode(data).decode())).encode(errors="surrogateescape") == data
+    assert text_of(asked(data_base64=base64.b64encode(data).decode())).data == data
     for wrong in ({"data_base64": "!"}, {"data_base64": "YQ==", "text": "a"}):
         with pytest.raises(InvalidArgument):
             text_of(asked(**wrong))

@@ -83,7 +83,7 @@ async def sent(reading: Reading, session: Session, request: q.Send, call: Call, 
     wait.sent_at, lines = int(noted.acts["offset"]), 1
     if not request.secret:
         what = sending.typing(reading.settings, request)
-        wait.typed, wait.entered, lines = what.texts, what.entered, what.lines
+        wait.typed, wait.entered, lines = what.with_enters.rstrip("\n"), what.entered, what.lines
     wait.typed_now, wait.before_seen = TypedNow(wait.sent_at, lines), False
     await reading.before(session, request, wait, call, now=True)
     read = await reading.waited(session, request, wait, call)

@@ -489,7 +489,12 @@ def _run(verbs: Verbs, name: str, chosen: bool) -> None:
 def _send(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "type text and press keys, and print what came back", "sessions.send")
     _add_session(parser, positional="")
-    parser.add_argument("words", nargs="*", metavar="[ID] TEXT", help="session id (unless -s gives it), text to type")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="[ID] TEXT",
+        help="session id (unless -s gives it), text to type; a newline is Enter",
+    )
     parser.add_argument("--key", "--keys", action="append", metavar="KEY", help="after the text: Up, C-c, F5, Down*5")
     parser.add_argument("--enter", action="store_true", help="press Enter at the end")
     parser.add_argument("--secret", metavar="NAME", default="", help="a secret of the settings, and Enter")

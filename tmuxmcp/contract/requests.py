@@ -309,7 +309,7 @@ class Send(Request[r.SendResult]):
         ResourceLimit, TimedOut, WrongMode, PermissionDenied, ConfirmationDeclined
     """
 
-    text: Annotated[str, Field(description="Typed as it is"), Content()] = ""
+    text: Annotated[str, Field(description="Typed; a newline is Enter"), Content()] = ""
     key: Annotated[str, Field(description="One key: Up, F5, C-c, M-x, Enter, Down*5")] = ""
     keys: Annotated[
         Sequence[Key], BeforeValidator(_several), Field(description='Keys in order; {"text": ...} types'), Content()

@@ -178,7 +178,7 @@ def _keys(request: q.Send) -> tuple[str, ...]:
 def _text(request: q.Send) -> str:
     """The text that comes first; none where it is wrong, which the operation itself says."""
     try:
-        return text_of(request)
+        return text_of(request).text
     except InvalidArgument:
         return ""
 

@@ -19,6 +19,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
 from tmuxmcp.input.sending import flush_input, not_typed
+from tmuxmcp.input.sequence import Text, one_newline
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.reading.reading import Reading
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
@@ -53,7 +54,7 @@ class HelperStep:
 def vim_steps(request: q.EditorAction) -> list[HelperStep]:
     """Keys for vim, from whatever mode it is in: CTRL-\\ CTRL-N goes to normal mode (:help CTRL-\\_CTRL-N)."""
     words = {"save": "w", "quit": "q", "save_quit": "wq", "goto": str(request.line)}
-    line = words.get(request.action) or _vim_insert(request.text)
+    line = words.get(request.action) or _vim_insert(one_newline(request.text))
     return [HelperStep(b"\x1c\x0e:", _vim_command_line), HelperStep(line.encode() + b"\r")]
 
 
@@ -87,7 +88,7 @@ def nano_steps(request: q.EditorAction) -> list[HelperStep]:
             return [HelperStep(b"\x1f", _nano_asks), HelperStep(f"{request.line}\r".encode())]
         case "insert":
             # As a paste: no key, and not indented.
-            return [HelperStep(b"\x1b[200~" + _typed_text(request.text) + b"\x1b[201~")]
+            return [HelperStep(b"\x1b[200~" + Text(one_newline(request.text)).data + b"\x1b[201~")]
 
 
 def nano_rests(shown: ShownScreen) -> bool:
@@ -112,7 +113,7 @@ def pager_steps(request: q.PagerAction) -> list[HelperStep]:
             text = request.text
             # less takes some characters at the beginning of a pattern for its own (less(1), /pattern).
             text = f"[{text[0]}]{text[1:]}" if text[0] in "!*@&" else text
-            return [HelperStep(b"/", _pager_asks), HelperStep(_typed_text(text) + b"\r")]
+            return [HelperStep(b"/", _pager_asks), HelperStep(Text(text).data + b"\r")]
 
 
 def pager_rests(shown: ShownScreen) -> bool:
@@ -133,10 +134,6 @@ def _row(shown: ShownScreen, row: int) -> str:
     return texts[row].rstrip() if 0 <= row < len(texts) else ""
 
 
-def _typed_text(text: str) -> bytes:
-    return text.replace("\n", "\r").encode("utf-8", "surrogateescape")
-
-
 # ---- acting --------------------------------------------------------------------------------------
 
 
@@ -147,7 +144,7 @@ async def edit(reading: Reading, session: Session, request: q.EditorAction, call
         WrongMode: no editor that is known here waits for keys.
         InvalidArgument, SessionExited, TmuxFailed
     """
-    _check_text(request.text, request.action == "insert", "insert")
+    _check_text(one_newline(request.text), request.action == "insert", "insert")
     if (request.line is not None) != (request.action == "goto"):
         raise InvalidArgument("line goes with goto, and goto needs it.", hint="Lines count from 1.")
     front = await _front(session)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
+
+import anyio
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
-from tmuxmcp.input.sequence import KeySequence, Text, items_of, text_of
+from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed, TmuxMcpError
+from tmuxmcp.input.sequence import KeySequence, Text, ends_with_newline, items_of, text_of
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import proc
 from tmuxmcp.machine.terminfo import TMUX_SENDS, home_and_end, type_of
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.settling import ESCAPE_S
@@ -27,6 +31,7 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.showninput import one_line
+from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.panes import InputLeftover, Pane, Stamp
@@ -47,10 +52,12 @@ TTY_FULL = 4000
 ENDS_LINE_KEYS = ("Enter", "KPEnter", "C-m", "C-j")
 """tmux's names of keys that end a line."""
 
+ENTERED_ONCE_NOTE = "Enter was pressed once: the newline at the end of the text is Enter already."
+
 PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"
 
-ESCAPES_AFTER_S = 0.2
-"""How long a program may take to read text before the Escape that follows it is typed."""
+DEALT_WITH_S = 0.2
+"""How long a program may take, in one `send`, to deal with what is typed before the Enter or Escape that follows it."""
 
 QUEUE_S = 0.5
 """How long a program that reads slowly is given before more input is refused."""
@@ -60,15 +67,22 @@ QUEUE_S = 0.5
 class Typing:
     """What is typed."""
 
-    text: str
+    first: Text
     items: list[KeySequence | Text]
-    """What follows the text."""
+    """What follows the text; where that ends with a newline, Enter comes first."""
     bracketed_paste: str
+    note: str | None = None
+    """What the caller asked for and does not get."""
+
+    @property
+    def text(self) -> str:
+        """The text before all keys."""
+        return self.first.text
 
     @property
     def entered(self) -> bool:
         """It ends with Enter."""
-        last = self.items[-1] if self.items else Text(self.text)
+        last = self.items[-1] if self.items else self.first
         return last.names[-1] in ENDS_LINE_KEYS if isinstance(last, KeySequence) else last.text.endswith(("\n", "\r"))
 
     def leftover(self, waited: bool) -> InputLeftover:
@@ -92,8 +106,8 @@ class Typing:
 
     @property
     def data(self) -> bytes:
-        """The text's bytes, as they were given."""
-        return self.text.encode("utf-8", "surrogateescape")
+        """The bytes of the text before all keys."""
+        return self.first.data
 
     @property
     def between(self) -> list[bytes]:
@@ -115,15 +129,39 @@ class Typing:
         """All text that is typed."""
         return self.text + "".join(item.text for item in self.items if isinstance(item, Text))
 
-    def starts_with(self, key: str) -> bool:
-        """Whether a key is the first behind the text."""
-        first = self.items[0] if self.items else None
-        return isinstance(first, KeySequence) and first.names[:1] == [key]
+    @property
+    def with_enters(self) -> str:
+        """All text that is typed, with a newline for each Enter."""
+        items = [
+            "\n" * item.names.count("Enter") if isinstance(item, KeySequence) else item.text for item in self.items
+        ]
+        return self.text + "".join(items)
 
     def ends_with(self, key: str) -> bool:
         """Whether a key is the last."""
         last = self.items[-1] if self.items else None
         return isinstance(last, KeySequence) and last.names[-1:] == [key]
+
+
+@dataclass(frozen=True)
+class NotTyped:
+    """The end of what was to be typed, once its beginning was."""
+
+    items: list[KeySequence | Text]
+    why: TmuxMcpError
+
+    @property
+    def size(self) -> int:
+        """Bytes and keys."""
+        return sum(len(item.names if isinstance(item, KeySequence) else item.data) for item in self.items)
+
+    @property
+    def note(self) -> str:
+        """For the caller: what was typed stays typed."""
+        first = self.items[0]
+        what = first.names[0] if isinstance(first, KeySequence) else "a text"
+        behind = " and what follows it" if self.size > 1 else ""
+        return f"What comes before {what} was typed; {what}{behind} was not ({self.why.code})."
 
 
 def typing(settings: BrokerSettings, request: q.Send) -> Typing:
@@ -134,7 +172,8 @@ def typing(settings: BrokerSettings, request: q.Send) -> Typing:
     """
     if not request.key and (request.ctrl or request.alt or request.shift):
         raise InvalidArgument("ctrl, alt and shift go with key.", hint='For Ctrl-C: key="c", ctrl=true.')
-    what = Typing(text_of(request), items_of(request), request.bracketed_paste)
+    note = ENTERED_ONCE_NOTE if request.enter and ends_with_newline(request) else None
+    what = Typing(text_of(request), items_of(request), request.bracketed_paste, note)
     if not what.size:
         raise NoInput("There is nothing to send.", hint="Give text, key, keys or enter.")
     check_size(settings, what.texts)
@@ -161,12 +200,12 @@ async def send(
     pane = session.live()
     await adopting.settle(session)
     await end_listening(session, await nextprompt.prompt_drawn(session))
-    data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
-    look = await with_room(session, reading.settings, data, what)
+    look = await with_room(session, reading.settings, what)
+    data, bracketed = _pasted(what, look, pane.alternate_screen)
     if look.ready and not look.takes_commands and await all_logged(session, look.size):
         await learn_prompt(session, look)
     wait.sent_at, wait.typed_now = look.size, typed_now(session, look, what.lines)
-    wait.typed = "" if look.waiting is InputWait.SECRET else what.texts  # a secret has no echo
+    wait.typed = "" if look.waiting is InputWait.SECRET else what.with_enters.rstrip("\n")  # a secret has no echo
     session.last_texts[call.caller] = look.size, wait.typed
     wait.shown, wait.entered = _has_echo(look), what.entered
     wait.types_after(look)
@@ -183,26 +222,29 @@ async def send(
     own = await own_sequences(look, what)
     async with session.input_lock:
         stamp = await noting.types(session, look.size, bytes=what.size) if noting else None
-        await _type(session, pane, data, what, bracketed, newlines, own, what.leftover(look.ready), stamp)
+        steps, left = typing_steps(what, look), what.leftover(look.ready)
+        rest = await type_steps(session, pane, data, steps, own, left, bracketed=bracketed, stamp=stamp)
     if noting:
         noting.note_typed(session, look.size)
     if what.ends_with("Escape"):
         wait.settle_s = ESCAPE_S
+    sent, note = what.size - (rest.size if rest else 0), rest.note if rest else what.note
     session.write_input(bytes=what.size - what.keys, keys=what.keys)
     session.write_shown(look.size, one_line(what.text, what.names) if _is_shown(look) and not what.between else None)
     if asked.read == "none":
-        return r.SendResult(session_id=session.id, sent_bytes=what.size, note=session.take_notice(), result=None)
+        note = " ".join(filter(None, (session.take_notice(), note))) or None
+        return r.SendResult(session_id=session.id, sent_bytes=sent, note=note, result=None)
     await flush_input(session.tmux)
     result = await reading.waited(session, asked, wait, call)
     session.shown.write_shown(session.cols, session.rows)
-    return r.SendResult(session_id=session.id, sent_bytes=what.size, result=result)
+    return r.SendResult(session_id=session.id, sent_bytes=sent, note=note, result=result)
 
 
 def _shown_text(look: Look, what: Typing) -> str | None:
     """The text that is typed, where no keys but Enter are in it and the kernel says that it will be seen."""
     if not what.texts or not _is_shown(look) or not set(what.names) <= {"Enter"}:
         return None
-    return what.text + "".join(each.text if isinstance(each, Text) else "\n" * len(each.names) for each in what.items)
+    return what.with_enters
 
 
 def _is_shown(look: Look) -> bool:
@@ -253,38 +295,86 @@ def _presses(pane: Pane, names: list[str], sequence: bytes | None) -> Iterator[b
         yield from (panes.cursor_key(pane, sequence) for _ in names)
 
 
-async def _type(
+async def type_steps(
     session: Session,
     pane: Pane,
     data: bytes,
-    what: Typing,
-    bracketed: bool,
-    newlines: bytes,
+    steps: list[list[KeySequence | Text]],
     own: Mapping[str, bytes],
     left: InputLeftover,
-    stamp: Stamp | None,
-) -> None:
-    """Type text, newlines and keys in one step; in two when Escape follows, so that the text is dealt with before.
+    *,
+    bracketed: bool = False,
+    stamp: Stamp | None = None,
+    ends: bool = False,
+) -> NotTyped | None:
+    """Type bytes and what follows them, each step once what was typed before is dealt with.
+
+    Args:
+        own: as `commands_of` takes it.
+        left, bracketed, stamp, ends: as `panes.type_input` takes them.
+
+    Returns:
+        What could not be typed any more, if only the first steps could.
 
     Raises:
-        SessionExited, TmuxFailed: nothing was typed, or only the text.
+        SessionExited, SessionTaken, TmuxFailed: nothing was typed.
     """
-    behind = [panes.raw(pane, newlines)] if newlines else []
-    after = [*commands_of(pane, what.items, own)]
-    if data and what.starts_with("Escape"):
-        first = stamp.of_first_step if stamp else None
-        if await panes.type_input(
-            session.tmux, pane, data, after=behind, bracketed=bracketed, left=InputLeftover.OPEN, stamp=first
-        ):
-            stamp = stamp.second if stamp else None
-            await flush_input(session.tmux)
-            async for look in session.looks(0.001, time.monotonic() + ESCAPES_AFTER_S):
-                if look.ready:
-                    break
-        data, behind = b"", []
-    after = [*behind, *after]
-    if not await panes.type_input(session.tmux, pane, data, after=after, bracketed=bracketed, left=left, stamp=stamp):
-        await not_typed(session)
+    until = time.monotonic() + DEALT_WITH_S
+    stamps: list[Stamp | None] = [stamp, *[None] * (len(steps) - 1)]
+    if stamp and len(steps) > 1:
+        stamps[0], stamps[-1] = stamp.of_first_step, stamp.second
+    with anyio.CancelScope(shield=len(steps) > 1):  # no text stays behind without its Enter
+        for number, items in enumerate(steps):
+            last = number == len(steps) - 1
+            try:
+                if not await panes.type_input(
+                    session.tmux,
+                    pane,
+                    b"" if number else data,
+                    after=[*commands_of(pane, items, own)],
+                    bracketed=bracketed,
+                    left=left if last else InputLeftover.OPEN,
+                    stamp=stamps[number],
+                    ends=ends,
+                ):
+                    await not_typed(session)
+            except TmuxMcpError as error:
+                if not number:
+                    raise
+                return NotTyped([item for each in steps[number:] for item in each], error)
+            if not last:
+                await flush_input(session.tmux)
+                async for look in session.looks(0.001, until):
+                    if look.waiting is not InputWait.BUSY:
+                        break
+    return None
+
+
+def typing_steps(what: Typing, look: Look) -> list[list[KeySequence | Text]]:
+    """What follows the text, cut before each key that a program might take for a part of the text before it.
+
+    So it is with Escape, and with Enter where a program reads keys: some take what they read at once for one key, or
+    for a paste. Shells do not, and where whole lines are read the terminal itself cuts.
+    """
+    process = look.verdict.process
+    reads_keys = look.judged is not None and not look.judged.canonical
+    shell = look.at_prompt or (process is not None and process.name in PROMPT_SHELLS)
+    ends = ENDS_LINE_KEYS if reads_keys and not shell else ()
+    steps: list[list[KeySequence | Text]] = [[]]
+    behind_text, any_before = bool(what.text), bool(what.text)
+    for item in what.items:
+        names = item.names if isinstance(item, KeySequence) else [""]
+        for name in names:
+            if any_before and (name in ends or (name == "Escape" and behind_text)):
+                steps.append([])
+            if not name:
+                steps[-1].append(item)
+            elif steps[-1] and isinstance(keys := steps[-1][-1], KeySequence):
+                keys.names.append(name)
+            else:
+                steps[-1].append(KeySequence([name]))
+            any_before, behind_text = True, not name or (behind_text and name == "Enter")
+    return steps
 
 
 async def not_typed(session: Session) -> None:
@@ -322,7 +412,7 @@ def check_size(settings: BrokerSettings, text: str) -> None:
 def _check_lines(look: Look, data: bytes) -> None:
     if look.judged is None or not look.judged.canonical or len(data) <= CANONICAL_LINE:
         return
-    longest = max(len(line) for line in data.split(b"\n"))
+    longest = max(map(len, re.split(rb"[\r\n]", data)))
     if longest > CANONICAL_LINE:
         raise InvalidArgument(
             f"A line has {longest:,} bytes; the program reads {CANONICAL_LINE} of them, the rest would be lost.",
@@ -330,19 +420,18 @@ def _check_lines(look: Look, data: bytes) -> None:
         )
 
 
-async def with_room(session: Session, settings: BrokerSettings, data: bytes, what: Typing) -> Look:
+async def with_room(session: Session, settings: BrokerSettings, what: Typing) -> Look:
     """A look at a terminal that can be given so much; what a full one does not take waits in the tmux server.
 
     Raises:
         InvalidArgument: a line is longer than the program reads.
         ResourceLimit: the program does not read, and as much as one call may type waits for it already.
     """
-    between = what.between
-    size = len(data) + sum(map(len, between)) + what.keys
+    size = what.size
     queued = session.queued.bytes + size
     too_much = queued > settings.max_input_bytes
     async for look in session.looks(0.01, time.monotonic() + (QUEUE_S if too_much else 0)):
-        for each in (data, *between):  # before anything is counted as typed
+        for each in (what.data, *what.between):  # before anything is counted as typed
             _check_lines(look, each)
         if not _full(look):
             session.queued.bytes = size
@@ -362,22 +451,34 @@ def _full(look: Look) -> bool:
     return look.facts is not None and look.facts.unread >= TTY_FULL
 
 
-def _pasted(data: bytes, wanted: str, full_screen: bool) -> tuple[bytes, bool, bytes]:
-    """How text is typed: its bytes, whether tmux brackets them if the program asked for that, newlines behind them.
+def _pasted(what: Typing, look: Look, full_screen: bool) -> tuple[bytes, bool]:
+    """How text is typed: its bytes, and whether tmux brackets them if the program asked for that.
 
-    `auto` brackets several lines, so that a line editor takes them as one; the last newline stays outside, where it is
-    Enter. A full-screen program takes text as keys: vim would not obey a pasted `i`. tmux before 3.6 does not tell
-    what the program asked for; so what is always bracketed carries the brackets itself.
+    `auto` brackets several lines, so that a line editor takes them as one. A full-screen program takes text as keys:
+    vim would not obey a pasted `i`. tmux before 3.6 does not tell what the program asked for; so what is always
+    bracketed carries the brackets itself.
 
     Raises:
         InvalidArgument: it would end the paste itself.
     """
-    inner = data if wanted == "always" else data.rstrip(b"\r\n")
-    several = b"\n" in inner or b"\r" in inner
-    if not data or not (wanted == "always" or (wanted == "auto" and several and not full_screen)):
-        return data, False, b""
-    if PASTE_END in inner:
+    data, wanted = what.data, what.bracketed_paste
+    several = not (what.first.exact or full_screen) and "\n" in what.text.rstrip("\n")
+    if not data or wanted == "never" or (wanted == "auto" and not (several and _takes_lines(look, what.text))):
+        return data, False
+    if PASTE_END in data:
         raise InvalidArgument("Pasted text cannot hold ESC [ 201 ~, which ends a paste.", hint="Send it in two parts.")
-    if wanted == "always":
-        return PASTE_BEGIN + inner + PASTE_END, False, b""
-    return inner, True, data[len(inner) :]
+    return (PASTE_BEGIN + data + PASTE_END, False) if wanted == "always" else (data, True)
+
+
+def _takes_lines(look: Look, text: str) -> bool:
+    """Whether pasted lines are lines for the program that reads, if it takes pastes.
+
+    GNU Readline hands them over as one line: `.mode csv` and `.headers on`, pasted into sqlite3, would be one command.
+    Only bash knows better; Python loads that library and has other line editors. A tab is text only in a paste.
+    """
+    process = look.verdict.process
+    if process is None or process.name in PROMPT_SHELLS or process.name.startswith("python") or "\t" in text:
+        return True
+    with suppress(OSError):
+        return not any(name.startswith("libreadline") for _, _, name, _ in proc.code_of(process.pid))
+    return True

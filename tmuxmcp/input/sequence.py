@@ -25,33 +25,57 @@ class KeySequence:
     """tmux's names."""
 
 
+ENTER = KeySequence(["Enter"])
+
+
 @dataclass(frozen=True)
 class Text:
-    """Text that is typed between keys."""
+    """Text that is typed."""
 
     text: str
+    exact: bool = False
+    """Its newlines are bytes like others, and not Enter."""
 
     @property
     def data(self) -> bytes:
-        """Its bytes, as they were given."""
-        return self.text.encode("utf-8", "surrogateescape")
+        """Its bytes: a terminal sends CR for a newline."""
+        return (self.text if self.exact else self.text.replace("\n", "\r")).encode("utf-8", "surrogateescape")
 
 
-def text_of(request: q.Send) -> str:
+def one_newline(text: str) -> str:
+    """The text with one character for each newline, whichever system wrote it."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _lines(text: str) -> tuple[Text, list[KeySequence]]:
+    """A text, and the key Enter for its last newline."""
+    lines = one_newline(text)
+    return Text(lines.removesuffix("\n")), [ENTER] if lines.endswith("\n") else []
+
+
+def text_of(request: q.Send) -> Text:
     """What is typed first: `text`, or the bytes of `data_base64`, of which those that are not UTF-8 stand escaped.
+
+    The last newline of `text` is the first of `items_of`.
 
     Raises:
         InvalidArgument: it is no base64, or both are given.
     """
     if not request.data_base64:
-        return request.text
+        return _lines(request.text)[0]
     if request.text:
         raise InvalidArgument("text and data_base64 are two ways to say the same.", hint="Give one of them.")
     try:
         data = base64.b64decode(request.data_base64, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidArgument("data_base64 is not base64.", hint="Give text as `text`.") from None
-    return data.decode("utf-8", "surrogateescape")
+    return Text(data.decode("utf-8", "surrogateescape"), exact=True)
+
+
+def ends_with_newline(request: q.Send) -> bool:
+    """Whether the last thing before `enter` is a text that ends with a newline."""
+    last = request.keys[-1] if request.keys else request.key or {"text": request.text}
+    return not isinstance(last, str) and one_newline(last["text"]).endswith("\n")
 
 
 def items_of(request: q.Send) -> list[KeySequence | Text]:
@@ -60,7 +84,7 @@ def items_of(request: q.Send) -> list[KeySequence | Text]:
     Raises:
         InvalidKey, InvalidArgument: nothing of it can be typed.
     """
-    found: list[KeySequence | Text] = []
+    found: list[KeySequence | Text] = [*_lines(request.text)[1]]
     if request.key:
         found.append(KeySequence(parse_key(request.key, ctrl=request.ctrl, alt=request.alt, shift=request.shift)))
     named: list[str] = []
@@ -70,10 +94,11 @@ def items_of(request: q.Send) -> list[KeySequence | Text]:
             continue
         found += _keys(named)
         named = []
-        found.append(Text(item["text"]))
+        text, newline = _lines(item["text"])
+        found += [text, *newline] if text.text else newline
     found += _keys(named)
-    if request.enter:
-        found.append(KeySequence(["Enter"]))
+    if request.enter and not ends_with_newline(request):
+        found.append(ENTER)
     between = sum(len(item.data) for item in found if isinstance(item, Text))
     if between > TEXTS_BYTES:
         hint = "Type what is longer with `text`, in a call of its own."

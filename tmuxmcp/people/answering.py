@@ -17,6 +17,8 @@ from tmuxmcp.gate.confirmations import Confirmation, Confirmations
 from tmuxmcp.gate.firstanswer import ANSWER_LOOK_S
 from tmuxmcp.gate.reaching import of_command_line, offer_next
 from tmuxmcp.input.secretreader import reader_of
+from tmuxmcp.input.sending import Typing, not_typed, type_steps, typing_steps
+from tmuxmcp.input.sequence import ENTER, Text
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.people.userinput import harmless
 from tmuxmcp.record.commands import TypedInput
@@ -25,9 +27,8 @@ from tmuxmcp.sessions import inputrequests, lease
 from tmuxmcp.sessions.look import MIN_LOOK_INTERVAL_S
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.tmux import answerkey, panes, unseen
+from tmuxmcp.tmux import answerkey, unseen
 from tmuxmcp.tmux.held import taken_error, user_name
-from tmuxmcp.tmux.panes import InputLeftover
 
 TERMINAL_LINE_BYTES = 4095
 """Bytes of a line that a terminal takes (termios(3), MAX_CANON)."""
@@ -256,14 +257,14 @@ class PersonAnswers:
             session.commands.typing(TypedInput(look.size, line, by="person"))
         ends = held is not None
         if what.request.secret:
-            typed = await unseen.type_secret(session.tmux, pane, bytearray(data), program, ends=ends)
+            if not await unseen.type_secret(session.tmux, pane, bytearray(data), program, ends=ends):
+                await not_typed(session)
         else:
-            after = [*panes.raw_pieces(pane, data), panes.keys(pane, ["Enter"])]
-            left = InputLeftover.LINE if look.ready else InputLeftover.LINES
-            typed = await panes.type_input(session.tmux, pane, b"", after=after, left=left, ends=ends)
-        if not typed:
-            await session.alive()
-            raise TmuxFailed(f"Nothing was typed: session {session.id} changed at this moment.", hint="Try again.")
+            what_is_typed = Typing(Text(""), [Text(line), ENTER], "never")
+            steps, left = typing_steps(what_is_typed, look), what_is_typed.leftover(look.ready)
+            rest = await type_steps(session, pane, b"", steps, {}, left, ends=ends)
+            if rest and not session.exited:
+                raise TmuxFailed(rest.note, hint="Look with `tmuxmcp view`. The request waits on.")
         session.write_input(bytes=len(data), keys=1)
 
     def check_waits(self, what: WaitingRequest) -> None:

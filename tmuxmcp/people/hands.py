@@ -15,7 +15,7 @@ import anyio
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PermissionDenied, TmuxFailed
 from tmuxmcp.input.sending import Typing, commands_of, own_sequences, with_room
-from tmuxmcp.input.sequence import KeySequence, Text
+from tmuxmcp.input.sequence import KeySequence, Text, one_newline
 from tmuxmcp.sessions import lease, pausing
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -73,8 +73,8 @@ class PageInput:
             SessionNotFound, SessionExited, ResourceLimit, InvalidArgument, TmuxFailed
         """
         session, pane = await self._of_page(session_id, page)
-        what = Typing("", list(items), "never")
-        look = await with_room(session, self._settings, b"", what)
+        what = Typing(Text(""), list(items), "never")
+        look = await with_room(session, self._settings, what)
         after = [*commands_of(pane, what.items, await own_sequences(look, what))]
         done = await panes.type_input(
             session.tmux,
@@ -97,9 +97,9 @@ class PageInput:
         """
         session, pane = await self._of_page(session_id, page)
         lines = pasteable(text)
-        what = Typing(lines, [], "never")
-        look = await with_room(session, self._settings, what.data, what)
-        data, after = lines.replace("\n", "\r").encode(), []
+        what = Typing(Text(lines), [], "never")
+        look = await with_room(session, self._settings, what)
+        data, after = what.data, []
         if look.mode == "password" and len(data) <= INLINE_BYTES:
             data, after = b"", panes.raw_pieces(pane, data)
         done = await panes.type_input(
@@ -168,5 +168,5 @@ class PageInput:
 
 def pasteable(text: str) -> str:
     """Text without control characters, but for tabs and newlines: a paste that holds ESC could end itself."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = one_newline(text)
     return "".join(char for char in lines if char in "\t\n" or unicodedata.category(char) not in ("Cc", "Cs"))
