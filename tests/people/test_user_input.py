@@ -180,3 +180,31 @@ def test_what_was_answered_at_the_command_line_counts(state_dir: Path, mode: str
         assert ask(agent)["outcome"] == "declined"
         [over] = events(agent, "answered")
         assert (over["outcome"], over["via"]) == ("declined", "answer")
+
+
+# ---- that it is there ----------------------------------------------------------------------------------
+
+ASKS = "read -rsp 'Code: ' x; echo"
+
+
+def test_each_answer_that_needs_a_secret_says_how_a_person_types_it(agent: Agent):
+    ran = agent.run(ASKS, session_id="a")
+    waited = agent.call("wait", session_ids=["a"], wait_for="ready", timeout_ms=0)
+    answers = [ran, agent.call("read", session_id="a"), waited]
+    agent.call("send", session_id="a", text="1\n")
+    answers.append(agent.call("send", session_id="a", text=f"{ASKS}\n"))
+    for answer in answers:
+        assert "request_user_input with secret=true" in answer["note"]
+        assert "tmuxmcp attach --take a`" in answer["note"]
+    read = run_command_line(agent.state_dir, "read", "a", "--wait-for", "ready").stderr
+    assert "Type the secret with `tmuxmcp attach --take a`" in read
+    assert "request_user_input" not in read
+    after = agent.call("send", session_id="a", text="1\n")
+    assert "request_user_input" not in json.dumps([after["note"], after["result"]["note"]])
+
+
+def test_a_caller_without_the_tool_is_not_sent_to_it(state_dir: Path):
+    with Agent(state_dir, "--tools", "core", "bash") as agent:
+        note = agent.run(ASKS)["note"]
+        assert "request_user_input" not in note
+        assert "Have the person type the secret with `tmuxmcp attach --take " in note

@@ -40,7 +40,7 @@ from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.running import adopting, run, takeup
 from tmuxmcp.running.arriving import arrive
-from tmuxmcp.running.typed import RunOutcome
+from tmuxmcp.running.typed import RunOutcome, joined_notes
 from tmuxmcp.sessions import commandresults, lease
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
@@ -121,7 +121,7 @@ class Verbs:
             self._ends.note_ends(call.caller, request, error)
             raise
         self._ends.note_ends(call.caller, request, result)
-        return await self._with_handed_back(request, result, call)
+        return _with_secret_note(await self._with_handed_back(request, result, call), call)
 
     async def _with_handed_back(self, request: Request[Any], result: r.Result, call: Call) -> r.Result:
         """Add to a result that a person had the session and gave it back, if the caller was not told yet."""
@@ -616,6 +616,28 @@ class Verbs:
             await userinput.reach(waited, self._settings)
         answer, effective = await userinput.wait(waited, self._settings, call, self.page_url)
         return await userinput.result(waited, answer, effective, self.attach_command(waited.session))
+
+
+def _with_secret_note(result: r.Result, call: Call) -> r.Result:
+    """Add to an answer at whose end a secret is asked for how a person types it."""
+    if not isinstance(result, r.SendResult | r.WaitResult | r.RunResult | r.ReadResult):
+        return result
+    if isinstance(result, r.WaitResult):
+        mode = next((each.mode for each in result.sessions if each.session_id == result.session_id), None)
+    elif isinstance(result, r.SendResult):
+        mode = result.result.mode if result.result else None
+        if result.result and call.goes_on and call.goes_on(result.result):
+            return result
+    else:
+        mode = result.mode
+    if mode != "password":
+        return result
+    attach = f"`tmuxmcp attach --take {result.session_id}`"
+    if call.asks_person:
+        how = f"Have the person type the secret: call request_user_input with secret=true, or name them {attach}."
+    else:
+        how = f"{'Type' if call.person else 'Have the person type'} the secret with {attach}."
+    return result.model_copy(update={"note": joined_notes(result.note, how)})
 
 
 def _gone(session: Session, duration_ms: int, survivors: list[int]) -> r.DestroySessionResult:

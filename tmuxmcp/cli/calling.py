@@ -96,7 +96,7 @@ def telling(broker: AnyBroker) -> Iterator[Operations]:
     """Operations that tell a person at the terminal how they go; what they told is erased at the end."""
     progress = output.ProgressLine()
     try:
-        yield broker.by(Call(CLI_CALLER, progress=progress, person=True))
+        yield broker.by(Call(CLI_CALLER, progress=progress, person=True, asks_person=False))
     finally:
         progress.erase()
 

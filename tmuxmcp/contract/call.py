@@ -84,6 +84,8 @@ class Call:
     """Digest of the question to which this call brings an answer; empty: it brings none."""
     person: bool = False
     """The person whose machine it is: a command line, a Python program. No policy judges it, no audit has it."""
+    asks_person: bool = True
+    """It can have a person asked, by `request_user_input`."""
     enough: Callable[[], Awaitable[None]] | None = None
     """`await enough()` returns when a wait is to end and to say how things stand; None: it goes on to its end."""
     goes_on: Callable[[ReadResult], bool] | None = None

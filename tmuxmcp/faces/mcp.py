@@ -181,7 +181,14 @@ def build_server(
     def call_of(ctx: Context) -> Call:
         who = caller if isinstance(caller, str) else caller(ctx)
         there = room(ctx) if room else own_room.until_done(current_task())
-        return Call(caller=who, scopes=scopes(ctx), client=client(ctx), progress=_progress(ctx), room=there)
+        return Call(
+            caller=who,
+            scopes=scopes(ctx),
+            client=client(ctx),
+            progress=_progress(ctx),
+            room=there,
+            asks_person="request_user_input" in offered,
+        )
 
     async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return listed(shown_by(ctx, results))

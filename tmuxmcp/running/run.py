@@ -522,7 +522,7 @@ async def _asks(
             what = f"{who} hides what runs behind it, and its last line looks like a prompt: use send"
             what += ", or if it is a shell's, run adopt=yes"
         case InputWait.SECRET:
-            what = f"{who} asks for a secret: have the person type it with `tmuxmcp attach --take {session.id}`"
+            what = f"{who} asks for a secret"
         case _ if settled.at_unmarked_prompt:
             what = f"{who} waits at its prompt: run works there"
         case InputWait.LINE:
