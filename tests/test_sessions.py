@@ -124,7 +124,10 @@ def test_destroy_says_how_it_ended(agent: Agent):
     assert (gone["destroyed"], gone["exit_code"], gone["exit_signal"]) == (True, None, "TERM")
     assert gone["survivors"] == []
     assert agent.call("get_session", session_id="sleeper")["exit_signal"] == "TERM"
-    assert agent.call("destroy_session", session_id="sleeper") == gone | {"duration_ms": 0}
+    assert gone["note"] is None
+    again = agent.call("destroy_session", session_id="sleeper")
+    assert again == gone | {"duration_ms": 0, "note": again["note"]}
+    assert again["note"].startswith("Nothing was done. Session sleeper was destroyed by ")
 
 
 def test_destroy_of_an_idle_shell_waits_for_no_grace(agent: Agent):
@@ -160,7 +163,11 @@ def test_list_has_a_row_for_each(agent: Agent, name: str):
     assert (rows["four"]["mode"], rows["four"]["exit_code"]) == ("exited", 4)
     assert rows[name]["mode"] == "shell_prompt"
     assert "four" not in {row["session_id"] for row in agent.call("list_sessions", include_exited=False)["sessions"]}
-    agent.call("destroy_session", session_id="four")
+    gone = agent.call("destroy_session", session_id="four")
+    assert (gone["destroyed"], gone["exit_code"]) == (True, 4)
+    assert gone["note"].startswith("Nothing ran in it any more. The program of session four ended with exit code 4 at ")
+    assert agent.call("destroy_session", session_id="four")["note"].startswith("Nothing was done. ")
+    assert code_of(agent, "destroy_session", session_id="five") == "SESSION_NOT_FOUND"
 
 
 def test_fast_program_loses_nothing(agent: Agent):

@@ -322,12 +322,14 @@ class Verbs:
     async def _destroy_session(self, request: q.DestroySession, call: Call, target: Target) -> r.DestroySessionResult:
         session = await self._targets.session(target, call)
         if session.life.state is State.DESTROYED:
-            return _gone(session, 0, [])
+            return _gone(session, 0, []).model_copy(update={"note": f"Nothing was done. {session.how_it_ended}"})
+        await session.refresh()
         if not request.force:
-            await session.refresh()
             lease.refuse(session)
+        note = f"Nothing ran in it any more. {session.how_it_ended}" if session.exited else None
         signal, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
-        return await self.end(session, EndCause.DESTROYED, signal, grace_ms, by=call.caller)
+        gone = await self.end(session, EndCause.DESTROYED, signal, grace_ms, by=call.caller)
+        return gone.model_copy(update={"note": note})
 
     async def end(
         self, session: Session, reason: EndCause, signal: str, grace_ms: int, by: str = "", why: str = ""

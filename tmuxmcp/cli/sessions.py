@@ -283,7 +283,9 @@ async def _kill(broker: AnyBroker, options: argparse.Namespace) -> int:
     result = await broker.destroy_session(session_id(options), **given)
     if options.json:
         output.write_result(result)
-    elif result.survivors:
+        return 1 if result.survivors else 0
+    output.note(result.note)
+    if result.survivors:
         output.note(f"these processes could not be ended: {', '.join(map(str, result.survivors))}")
     return 1 if result.survivors else 0
 

@@ -183,6 +183,8 @@ class DestroySessionResult(Result):
     """Processes of the session that could not be ended."""
     recording: RecordingFacts | None = None
     """What became of the recording that ran."""
+    note: str | None = None
+    """That it had ended before, and how; null: this call ended it."""
 
 
 class SessionSummary(Result):
