@@ -64,6 +64,20 @@ BARS = [
     ("whole line erased", b"working...\x1b[2K\rdone \r\n", "done\n"),
     ("left erased", b"abcdef\x1b[3D\x1b[1K\r\n", "    ef\n"),
     ("unfinished bar", b" 10%\r 50%\r", " 50%"),
+    *(
+        (f"erased behind a move to the left: {move!r}", b"abcdef" + move + b"\x1b" + erase + b"x\r\nz\r\n", text)
+        for erase in (b"[K", b"[0K", b"[J", b"[0J")
+        for move, text in (
+            (b"\x1b[6D", "x\nz\n"),
+            (b"\x1b[2D", "abcdx\nz\n"),
+            (b"\x1b[1G", "x\nz\n"),
+            (b"\x1b[G", "x\nz\n"),
+            (b"\x1b[3`", "abx\nz\n"),
+            (b"\t\x1b[2Z", "x\nz\n"),
+        )
+    ),
+    ("erased with nothing behind it", b"spin\x1b[1G\x1b[0K", ""),
+    ("erased, then a tab", b"x\x1b[1G\x1b[0K\ty\r\n", "        y\n"),
     ("lines around a bar are exact", b"a \r\n1\r2 \r\nb \r\n", "a \n2\nb \n"),
     ("bell in a bar", b"abc\rx\x07y\r\n", "xyc\n"),
     ("spinner", b"x |\b/\b-\b\\\b \r\n", "x\n"),

@@ -25,6 +25,7 @@ IGNORED_SEQUENCE = re.compile(
 DROPPED_BYTES = bytes(code for code in range(0x20) if code not in b"\b\t\n\r\x1b") + b"\x7f"
 EDITING_BYTE = re.compile(rb"[\r\x08\x1b]")
 _ERASE_RIGHT = re.compile(rb"\x1b\[0*[JK]")
+_MOVE_BACK = re.compile(rb"[\r\x08]|\x1b\[[0-9;:]*[DGZ`]")
 
 
 def forward(data: bytes, cols: int) -> str:
@@ -56,7 +57,7 @@ def _with_edited_lines(data: bytes, cols: int) -> str:
 
 def without_idle_erasing(data: bytes) -> bytes:
     """Drop "erase to the right" where nothing moved back: grep and gcc print it at every coloured word."""
-    if b"\x1b" in data and b"\r" not in data and b"\b" not in data:
+    if b"\x1b" in data and not _MOVE_BACK.search(data):
         return _ERASE_RIGHT.sub(b"", data)
     return data
 
