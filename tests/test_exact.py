@@ -224,6 +224,57 @@ def test_a_shell_whose_hooks_were_taken_away_is_asked(shell: Callable[..., dict]
     assert (tmp_path / "did").read_text() == "ran\nran\n"
 
 
+FAILS = "f() { echo hooked; ls /nonexistent 2>/dev/null; }; "
+
+HOOKS_ADDED = [
+    'PROMPT_COMMAND="f;$PROMPT_COMMAND"',
+    'PROMPT_COMMAND="f${PROMPT_COMMAND:+;$PROMPT_COMMAND}"',
+    'PROMPT_COMMAND="${PROMPT_COMMAND:+$PROMPT_COMMAND; }f"',
+    'PROMPT_COMMAND+=";f"',
+    "PROMPT_COMMAND+=(f)",
+    "PROMPT_COMMAND=f",
+    "PROMPT_COMMAND=",
+    'export PROMPT_COMMAND="f;$PROMPT_COMMAND"',
+    'OLD=$PROMPT_COMMAND; g() { f; eval "$OLD"; }; PROMPT_COMMAND=g',
+    'set -o posix; PROMPT_COMMAND="f;$PROMPT_COMMAND"',
+    'IFS=01f; PROMPT_COMMAND="f;$PROMPT_COMMAND"',
+    "PS0='[\\t]\\n'",
+]
+
+
+@pytest.mark.parametrize("added", HOOKS_ADDED)
+def test_what_a_command_adds_to_the_prompts_hooks_is_not_its_own(shell: Callable[..., dict], added: str):
+    for command in (f"{FAILS}{added}; echo own; (exit 5)", "echo own; (exit 5)", "echo own; (exit 5)"):
+        result = shell(command)
+        assert (result["output"], result["exit_code"], result["note"]) == ("own\n", 5, None), result
+    assert "tmuxmcp" not in shell('echo "$PROMPT_COMMAND"')["output"]
+
+
+HOOKS_BEFORE_OURS = [
+    'PROMPT_COMMAND=(f "${PROMPT_COMMAND[@]}")',
+    'PROMPT_COMMAND=("f; ${PROMPT_COMMAND[@]}")',
+    'OLD=("${PROMPT_COMMAND[@]}"); g() { f; for c in "${OLD[@]}"; do eval "$c"; done; }; PROMPT_COMMAND=(g)',
+    "unset PROMPT_COMMAND; PROMPT_COMMAND=f",
+]
+
+
+@pytest.mark.parametrize("added", HOOKS_BEFORE_OURS)
+def test_what_ran_before_the_shell_told_the_end_is_noted(shell: Callable[..., dict], added: str):
+    result = shell(f"{FAILS}{added}; echo own; (exit 5)", timeout_ms=LONG_MS)
+    assert (result["output"], result["exit_code"]) == ("own\nhooked\n", 5), result
+    assert "output may end with what PROMPT_COMMAND printed" in result["note"]
+    result = shell("echo own; (exit 6)")
+    assert (result["output"], result["exit_code"], result["note"]) == ("own\n", 6, None), result
+
+
+def test_hooks_of_a_start_up_file_that_is_read_again(agent: Agent, session_of_bash: Callable[..., str], tmp_path: Path):
+    (tmp_path / ".bashrc").write_text(FAILS + 'PROMPT_COMMAND="f;${PROMPT_COMMAND}"\n')
+    session = session_of_bash(HOME=str(tmp_path))
+    for command, status in (("source ~/.bashrc", 0), ("source ~/.bashrc; sh -c 'exit 4'", 4)):
+        result = agent.run(command, session_id=session)
+        assert (result["output"], result["exit_code"], result["note"]) == ("", status, None), result
+
+
 def test_a_persons_command_that_took_the_hooks_away(agent: Agent, shell: Callable[..., dict]):
     session = session_of(shell)
     sent = agent.call("send", session_id=session, text="unset PROMPT_COMMAND; echo out", enter=True)
@@ -289,9 +340,6 @@ def test_a_shell_that_repeats_what_it_reads(shell: Callable[..., dict]):
         result = shell(command)
         assert (result["output"], result["exit_code"], result["completed"]) == (output, status, True), result
     assert "syntax error" in shell(")")["output"].splitlines()[-1]
-    line = shell('set +v; echo "${PROMPT_COMMAND[0]}"')["output"]
-    assert line.startswith("{ __tmuxmcp_first ")
-    assert line.endswith("2>&1\n")
 
 
 def test_stderr_of_the_shell_elsewhere(shell: Callable[..., dict], tmp_path: Path):
@@ -762,12 +810,11 @@ def test_the_users_own_rc_file(agent: Agent, rc: str, tmp_path: Path):
     (tmp_path / ".bashrc").write_text(rc + "\nFROM_RC=yes\n")
     made = agent.call("create_session", program="bash", env={"HOME": str(tmp_path)})
     session = made["session_id"]
-    prefix = "starting\n" if "PS0" in rc else ""
-    assert agent.run("echo $FROM_RC", session_id=session)["output"] == prefix + "yes\n"
+    assert agent.run("echo $FROM_RC", session_id=session)["output"] == "yes\n"
     assert agent.run("(exit 6)", session_id=session)["exit_code"] == 6
-    assert agent.run("echo $?", session_id=session)["output"] == prefix + "6\n"
+    assert agent.run("echo $?", session_id=session)["output"] == "6\n"
     result = agent.run("for i in 1 2\ndo echo $i\ndone", session_id=session)
-    assert (result["output"], result["exit_code"]) == (prefix + "1\n2\n", 0)
+    assert (result["output"], result["exit_code"]) == ("1\n2\n", 0)
     agent.call("destroy_session", session_id=session, force=True)
 
 

@@ -61,6 +61,9 @@ TELLS_NO_MORE = (
 LATE_END_NOTE = "The shell told the end only when it was asked, as something changed {hook} or made it readonly."
 """What a caller is told who got an answer by asking."""
 
+HOOKS_PRINT = "The output may end with what {hook} printed before the shell told the end."
+"""Of a command that has put something before our own hook."""
+
 MAY_BE_OVER = (
     "it cannot be told whether {what} is over: `{name}` waits in its line editor, at a prompt that tells nothing, or "
     "at a question of the command (`read -e`)"
@@ -330,11 +333,18 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
             f"{SAYS_ZERO} {LOOK_BEFORE_AGAIN}" * untold,
             ("What it printed was not recorded." if start == end else "Of what it printed, some was not recorded.")
             * missing,
-            _late(session, job) * finished.late,
+            _hook_note(session, job, LATE_END_NOTE) * finished.late,
+            _hook_note(session, job, HOOKS_PRINT) * (finished.behind_hooks and _ends_with_text(session, start, end)),
         ),
         number=None if finished.output_start is None else finished.number,
         unseen=not is_empty(job.text) and finished.output_start is not None and _blank(session, finished),
     )
+
+
+def _ends_with_text(session: Session, start: int, end: int) -> bool:
+    """Whether anything can be seen at the end of an output."""
+    shown = session.log.read(max(start, end - SHOWN_BYTES), min(end - start, SHOWN_BYTES))
+    return bool(plain(shown, session.cols).text.strip())
 
 
 def _says_why(session: Session, job: Job, start: int, end: int) -> bool:
@@ -354,8 +364,8 @@ def _blank(session: Session, finished: Finished) -> bool:
     return not ECHOED_LINE.fullmatch(shown) and not plain(shown, session.cols, session.rows).text.strip()
 
 
-def _late(session: Session, job: Job) -> str:
-    return LATE_END_NOTE.format(hook=shell_at(job.level, session.meta.program).prompt_hook)
+def _hook_note(session: Session, job: Job, note: str) -> str:
+    return note.format(hook=shell_at(job.level, session.meta.program).prompt_hook)
 
 
 def joined_notes(*notes: str | None) -> str | None:

@@ -304,7 +304,7 @@ class ShellView:
         if level.reads_lines and finished.output_start is None:
             finished = self._with_echo(finished)
         elif finished.proven and finished.output_start is not None and finished.text is None and not level.reads_lines:
-            finished = self._with_refused_lines(finished)
+            finished = self._with_refused_lines(finished, level.nonce)
         known = self._commands[level.nonce]
         known.append(finished)
         # Anybody can print many ends, and calls prove many: neither kind takes the other's room.
@@ -334,7 +334,7 @@ class ShellView:
             return finished
         return changed(finished, echo_end=entered, output_start=entered)
 
-    def _with_refused_lines(self, finished: Finished) -> Finished:
+    def _with_refused_lines(self, finished: Finished, nonce: str) -> Finished:
         """A command of several lines with what bash said of the first ones, if it refused those: it runs line by line.
 
         Of the shells with a line editor it alone does, and it alone does not tell the text of what it runs. The mark of
@@ -345,6 +345,8 @@ class ShellView:
             return finished
         start = max(finished.echo_start, finished.echo_end - ECHO_LIMIT)
         shown = self._log.read(start, finished.echo_end - start)
+        marks = MarkScanner(nonce, start).feed(shown)
+        shown = shown[: next((each.start - start for each in marks if each.why == "e"), None)]
         taken = behind_paste_mode(shown)
         if not taken or b"\n" not in shown[taken:]:
             return finished

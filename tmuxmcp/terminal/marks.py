@@ -11,9 +11,10 @@ command; `P;k=s` with it says that the shell did not run it because it is incomp
 in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
 command where the shell knows it, as `cmdline_url=`. `k=l` with D: no hook told of the end, and the shell says it when
 it is asked, at its next prompt; `k=v`: bash repeats what it reads, and so the line by which it says this; `k=b`: the
-command ran; `k=n`: nothing of the line ran, as it was refused or interrupted. `P;k=p` with
-`sh=` answers the line by which a shell is adopted: who it is.
-`P;k=u`: it sends no more marks. `P;k=i`: it is at this prompt, and runs nothing.
+command ran; `k=n`: nothing of the line ran, as it was refused or interrupted. `h=1` with D: what the user has run at
+each prompt may have run before. `P;k=e`: what comes before C is neither echo nor output (bash's PS0). `P;k=p` with
+`sh=` answers the line by which a shell is adopted: who it is. `P;k=u`: it sends no more marks. `P;k=i`: it is at this
+prompt, and runs nothing.
 
 All that is in the log, also the nonce: a program can print it too. So D and E carry `p=`, a part of the proof that the
 shell was given with the command (`proofs`), where it was. Such a command is promised: D and E without its proof are
@@ -46,7 +47,7 @@ SETS_TRAP = re.compile(r"\btrap\b")
 """A command that may set a trap, which bash and its like do not tell of before the next prompt."""
 
 _OPENER = b"\x1b]133;"
-_MARK = re.compile(rb"\x1b\]133;([ABCDEP])((?:;[^\x00-\x1f;]{0,%d}){1,8})(?:\x07|\x1b\\)" % LONGEST_MARK)
+_MARK = re.compile(rb"\x1b\]133;([ABCDEP])((?:;[^\x00-\x1f;]{0,%d}){1,9})(?:\x07|\x1b\\)" % LONGEST_MARK)
 _SECONDS_FIELD = re.compile(r"[0-9]{1,12}(?:[.,][0-9]{1,9})?")
 _UNFINISHED_MARK = re.compile(rb"\x1b\]133;[^\x00-\x1f]*\x1b?\Z")
 
@@ -77,9 +78,12 @@ class Mark:
     """C: the command, where the shell tells it; a long one ends with `…`."""
     why: str = ""
     """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one, `p` it says who it is,
-    `u` it sends no more marks, `x` it takes none.
+    `u` it sends no more marks, `x` it takes none, `e` its line editor shows no more.
     C, E: `t` it has a trap for a signal. E: `h` a signal ends the shell.
-    D: `l` it comes late, `v` behind the repeated line of the shell that says it, `b` it ran, `n` nothing ran."""
+    D: `l` it comes late, `v` behind the repeated line of the shell that says it,
+    `b` it ran, `n` nothing ran."""
+    behind_hooks: bool = False
+    """D: what the user has run before a prompt may have run before."""
     nonce: str = ""
     """Of the shell that sent it."""
     who: str = ""
@@ -146,6 +150,7 @@ class MarkScanner:
             nonce=nonce,
             who=options.get("sh", ""),
             what=options.get("what", ""),
+            behind_hooks="h" in options,
             proof=options.get("p", ""),
         )
 
@@ -231,6 +236,8 @@ class Finished:
     """The command, where the shell tells it; a long one ends with `…`."""
     late: bool = False
     """The shell said so only when it was asked: its hooks had been taken away."""
+    behind_hooks: bool = False
+    """What the user has run before a prompt may have printed the end of the output."""
     proven: bool = False
     """Certainly its shell says so: by the proof that it was given with the command."""
     repeats: bool = False
@@ -389,7 +396,7 @@ class ShellTrack:
             return self._listens_after_lost_marks(mark)
         if mark.number != self.number:
             return self
-        if mark.why in ("p", "u"):
+        if mark.why in ("p", "u", "e"):
             return self
         if mark.why == "g":
             return changed(self, listens=mark.start)
@@ -473,6 +480,7 @@ class ShellTrack:
             mark.time,
             text,
             late,
+            mark.behind_hooks and self.ended is None,
             repeats=mark.why == "v",
             ran=said,
         )

@@ -39,7 +39,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   __tmuxmcp_from=${TMUXMCP_NUMBER:-0}
   __tmuxmcp_n=$__tmuxmcp_from
   __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late= __tmuxmcp_proof= __tmuxmcp_told= __tmuxmcp_tell=
-  __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_s= __tmuxmcp_traps=
+  __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_e= __tmuxmcp_s= __tmuxmcp_traps=
 
   # The working directory as a URL path; LC_ALL is C.
   __tmuxmcp_url() {
@@ -56,8 +56,26 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     done
   }
 
-  # First of the prompt commands: the command is done. Written to the terminal itself, whatever `exec >file` did.
+  # First of the prompt commands: the command is done.
   __tmuxmcp_first() {
+    ! __tmuxmcp_knows_status "$__tmuxmcp_before" || __tmuxmcp_tell_end "$1"
+    \builtin return "$1"
+  }
+
+  # Whether `$?` is the command's where a text of ours calls: at the beginning of an element of PROMPT_COMMAND. Behind
+  # `more; ` or in a function of the user's it is of what ran before it.
+  __tmuxmcp_knows_status() {
+    ((${#FUNCNAME[@]} < 3)) || \builtin return 1
+    \builtin local __tmuxmcp_leads=
+    for __tmuxmcp_each in ${PROMPT_COMMAND[@]+"${PROMPT_COMMAND[@]}"}; do
+      [[ $__tmuxmcp_each != ?*"$1"* ]] || \builtin return 1
+      [[ $__tmuxmcp_each != "$1"* ]] || __tmuxmcp_leads=1
+    done
+    [[ $__tmuxmcp_leads ]]
+  }
+
+  # Written to the terminal itself, whatever `exec >file` did.
+  __tmuxmcp_tell_end() {
     [[ ! ${__tmuxmcp_histexpand-} ]] || \builtin set -H
     # `set -a` exports what is set here: it is ours alone.
     \builtin local -
@@ -67,7 +85,6 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     \builtin printf %s "$__tmuxmcp_tell" >/dev/tty
     \builtin unset -v __tmuxmcp_begun __tmuxmcp_drawn __tmuxmcp_histexpand _tm_a _tm_s _tm_t _tm_d
     __tmuxmcp_tell=
-    \builtin return "$1"
   }
 
   # What there is to tell of a command that is over. From the last line on, the next prompt is under way.
@@ -81,6 +98,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       __tmuxmcp_each=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${__tmuxmcp_now//[!0-9.,]/}$__tmuxmcp_late"
       # bash has printed the line that called this.
       [[ $- != *v* || $__tmuxmcp_late ]] || __tmuxmcp_each+=';k=v'
+      [[ ${PROMPT_COMMAND[*]-} == "$__tmuxmcp_before"* && ! $__tmuxmcp_late ]] || __tmuxmcp_each+=';h=1'
       __tmuxmcp_each+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}${__tmuxmcp_job:+";job=$__tmuxmcp_job"}
       __tmuxmcp_each+=${__tmuxmcp_proof:+";p=$__tmuxmcp_proof"}$'\a'
     fi
@@ -100,21 +118,23 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   __tmuxmcp_last() {
     \builtin local -
     \builtin set +a
-    [[ $__tmuxmcp_open ]] || __tmuxmcp_first "$1" || \builtin :
+    [[ $__tmuxmcp_open ]] || ! __tmuxmcp_knows_status "$__tmuxmcp_after" || __tmuxmcp_tell_end "$1" || \builtin :
     __tmuxmcp_open=
     __tmuxmcp_tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
     __tmuxmcp_look_for_traps
     __tmuxmcp_strip
     if \builtin shopt -q promptvars; then
       __tmuxmcp_c='\e]133;C;${__tmuxmcp_tag}${__tmuxmcp_job:+;job=$__tmuxmcp_job}${__tmuxmcp_begun=}${__tmuxmcp_traps};t=${EPOCHREALTIME-}\a'
+      __tmuxmcp_e='\e]133;P;k=e;${__tmuxmcp_tag}\a'
       __tmuxmcp_each='${__tmuxmcp_tag}${__tmuxmcp_begun+${__tmuxmcp_drawn=}}'
     else
-      __tmuxmcp_c="\e]133;C;$__tmuxmcp_tag;job=?$__tmuxmcp_traps\a"
+      __tmuxmcp_c="\e]133;C;$__tmuxmcp_tag;job=?$__tmuxmcp_traps\a" __tmuxmcp_e="\e]133;P;k=e;$__tmuxmcp_tag\a"
       __tmuxmcp_each=$__tmuxmcp_tag
     fi
     __tmuxmcp_a="\[\e]133;A;$__tmuxmcp_each\a\]" __tmuxmcp_b="\[\e]133;B;$__tmuxmcp_each\a\]"
     __tmuxmcp_s="\[\e]133;P;k=s;$__tmuxmcp_each\a\]"
-    __tmuxmcp_set PS0 "$__tmuxmcp_c$__tmuxmcp_user_ps0"
+    # What the user's own PS0 prints is neither the line editor's nor the command's.
+    __tmuxmcp_set PS0 "${__tmuxmcp_user_ps0:+$__tmuxmcp_e$__tmuxmcp_user_ps0}$__tmuxmcp_c"
     __tmuxmcp_set PS1 "$__tmuxmcp_a$__tmuxmcp_user_ps1$__tmuxmcp_b"
     __tmuxmcp_set PS2 "$__tmuxmcp_s$__tmuxmcp_user_ps2"
     [[ -t 9 && ${PS1-} == *"$__tmuxmcp_b"* ]] || __tmuxmcp_show
@@ -135,6 +155,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     __tmuxmcp_user_ps0=${PS0-} __tmuxmcp_user_ps1=${PS1-} __tmuxmcp_user_ps2=${PS2-}
     [[ $__tmuxmcp_a ]] || \builtin return 0
     __tmuxmcp_user_ps0=${__tmuxmcp_user_ps0//"$__tmuxmcp_c"/}
+    __tmuxmcp_user_ps0=${__tmuxmcp_user_ps0//"$__tmuxmcp_e"/}
     __tmuxmcp_user_ps1=${__tmuxmcp_user_ps1//"$__tmuxmcp_a"/}
     __tmuxmcp_user_ps1=${__tmuxmcp_user_ps1//"$__tmuxmcp_b"/}
     __tmuxmcp_user_ps2=${__tmuxmcp_user_ps2//"$__tmuxmcp_s"/}
@@ -157,7 +178,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       # Else a command uses the line editor: `read -e`.
       [[ ${__tmuxmcp_drawn+set} ]] || \builtin return 0
       __tmuxmcp_late=';k=l'
-      __tmuxmcp_first "$1" || \builtin :
+      __tmuxmcp_tell_end "$1" || \builtin :
       __tmuxmcp_late=
     fi
     if [[ ${PS0-} == *"$__tmuxmcp_c"* || ! ${PS0+set} ]]; then
@@ -187,16 +208,28 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       \builtin return 0
     fi
     [[ ${PROMPT_COMMAND[*]+set} ]] || PROMPT_COMMAND=()
-    if ((${#PROMPT_COMMAND[@]} > 1)) && [[ ${PROMPT_COMMAND[0]-} == "$__tmuxmcp_before" &&
-      ${PROMPT_COMMAND[${#PROMPT_COMMAND[@]} - 1]-} == "$__tmuxmcp_after" ]]; then
+    if ((${#PROMPT_COMMAND[@]} > 1)) && [[ ${PROMPT_COMMAND[*]} == "$__tmuxmcp_before"* &&
+      ${PROMPT_COMMAND[*]: -1} == "$__tmuxmcp_after" ]]; then
       \builtin return 0
     fi
     __tmuxmcp_own=()
     for __tmuxmcp_each in ${PROMPT_COMMAND[@]+"${PROMPT_COMMAND[@]}"}; do
-      [[ $__tmuxmcp_each == "$__tmuxmcp_before" || $__tmuxmcp_each == "$__tmuxmcp_after" ]] ||
-        __tmuxmcp_own+=("$__tmuxmcp_each")
+      [[ $__tmuxmcp_each == "$__tmuxmcp_before" || $__tmuxmcp_each == "$__tmuxmcp_after" ]] && \builtin continue
+      __tmuxmcp_each=${__tmuxmcp_each//"$__tmuxmcp_before"/:}
+      __tmuxmcp_own+=("${__tmuxmcp_each//"$__tmuxmcp_after"/:}")
     done
-    PROMPT_COMMAND=("$__tmuxmcp_before" ${__tmuxmcp_own[@]+"${__tmuxmcp_own[@]}"} "$__tmuxmcp_after")
+    # PROMPT_COMMAND without an index is element 0: there the user's own stands, which many a command puts something
+    # before. Ours comes before that: behind the highest index bash goes on at the lowest, where it does so at all.
+    PROMPT_COMMAND=([0x7fffffffffffffff]=:)
+    PROMPT_COMMAND+=("$__tmuxmcp_before")
+    \builtin unset 'PROMPT_COMMAND[0x7fffffffffffffff]'
+    PROMPT_COMMAND[0]=
+    if [[ ${PROMPT_COMMAND[*]} == "$__tmuxmcp_before"* ]]; then
+      PROMPT_COMMAND[0]=${__tmuxmcp_own[0]-}
+      PROMPT_COMMAND+=(${__tmuxmcp_own[1]+"${__tmuxmcp_own[@]:1}"} "$__tmuxmcp_after")
+    else
+      PROMPT_COMMAND=("$__tmuxmcp_before" ${__tmuxmcp_own[@]+"${__tmuxmcp_own[@]}"} "$__tmuxmcp_after")
+    fi
   }
 
   # The key's function: half a proof, of 32 characters, and a name of eight follow, and a NUL. The file of that name
@@ -308,11 +341,11 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     PROMPT_COMMAND=${PROMPT_COMMAND//"$TMUXMCP_FIRST_PROMPT"/:}
     \builtin declare +x PROMPT_COMMAND
     \builtin unset TMUXMCP_FIRST_PROMPT
-    __tmuxmcp_last 0 9>&2 2>/dev/null
+    { __tmuxmcp_tell_end 0 && __tmuxmcp_last 0; } 9>&2 2>/dev/null
   elif __tmuxmcp_free PROMPT_COMMAND 2>/dev/null; then
     __tmuxmcp_install
   elif { __tmuxmcp_free PS0 && __tmuxmcp_free PS1; } 2>/dev/null; then
     # These alone tell that a command begins and that a prompt comes; the key that asks does the rest.
-    __tmuxmcp_last 0 9>&2 2>/dev/null
+    { __tmuxmcp_tell_end 0 && __tmuxmcp_last 0; } 9>&2 2>/dev/null
   fi
 fi
