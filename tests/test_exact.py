@@ -296,11 +296,18 @@ def test_where_neither_prompt_nor_hooks_tell_the_end_it_is_not_said_to_go_on(
         assert shell("echo $x")["output"] == "x\n"
 
 
-def test_that_a_shell_without_our_functions_waits_is_known_from_the_kernel(shell: Callable[..., dict]):
+def test_that_a_shell_without_our_functions_waits_is_known_from_the_kernel(agent: Agent, shell: Callable[..., dict]):
     gone = shell("unset -f $(compgen -A function __tmuxmcp_)", timeout_ms=LONG_MS)
     assert (gone["outcome"], gone["evidence"]) == ("ready", "kernel"), gone
     assert (gone["completed"], gone["exit_code"]) == (False, None)
     assert "cannot be told whether it is over" in gone["note"]
+    assert "`exec bash`, sent to it, and then run with adopt=yes" in gone["note"]
+    session = gone["session_id"]
+    with pytest.raises(ToolFailed, match=r"no longer tells where its commands end.*`exec bash`, sent to it"):
+        shell("echo no")
+    agent.call("send", session_id=session, text="exec bash --norc", enter=True)
+    anew = shell("echo next; (exit 4)", adopt="yes", timeout_ms=LONG_MS)
+    assert (anew["output"], anew["exit_code"]) == ("next\n", 4), anew
 
 
 READONLY = {

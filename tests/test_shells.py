@@ -760,9 +760,85 @@ def test_scripts_and_commands_are_left_alone(agent: Agent, program: str):
     assert "NONCE" not in agent.call("read", session_id=made["session_id"], since=0)["content"]
 
 
+ERASED = [
+    "__tmuxmcp_preexec __tmuxmcp_postexec",
+    "__tmuxmcp_preexec",
+    "__tmuxmcp_prompt",
+    "(functions --all --names | string match '__tmuxmcp_*')",
+]
+
+
 @fish_only
-def test_fish_whose_functions_were_erased_tells_no_other_status(shell: Run):
-    gone = shell("functions -e __tmuxmcp_preexec __tmuxmcp_postexec")
-    assert gone["exit_code"] in (0, None), gone
-    result = shell("sh -c 'exit 7'", timeout_ms=LONG_MS)
-    assert result["exit_code"] in (7, None), result
+@pytest.mark.parametrize("erased", ERASED)
+def test_fish_whose_functions_were_erased_has_them_again(shell: Run, erased: str):
+    gone = shell(f"functions --erase {erased}; echo own; sh -c 'exit 5'", timeout_ms=LONG_MS)
+    assert (gone["exit_code"], gone["completed"]) == (5, True), gone
+    assert gone["output"] == "own\n" or "output may end with what fish_prompt printed" in gone["note"]
+    result = shell("echo next; sh -c 'exit 7'", timeout_ms=LONG_MS)
+    assert (result["output"], result["exit_code"], result["note"]) == ("next\n", 7, None), result
+
+
+ZSH_HOOKS = [
+    "precmd_functions=(f $precmd_functions)",
+    "precmd_functions+=(f)",
+    "preexec_functions+=(f)",
+    "preexec_functions=(f)",
+    "unset preexec_functions",
+    "precmd() { f; }",
+    "preexec() { f; }",
+    "autoload -U add-zsh-hook; add-zsh-hook precmd f; add-zsh-hook preexec f",
+    "readonly precmd_functions preexec_functions",
+    "setopt ksh_arrays; precmd_functions+=(f)",
+]
+
+FISH_HOOKS = [
+    "function g --on-event fish_postexec; f; end",
+    "function g --on-event fish_prompt; f; end",
+    "function g --on-event fish_preexec; f; end",
+    "function fish_preexec --on-event fish_preexec; f; end",
+    "function fish_right_prompt; f; end",
+]
+
+
+def hooks_added(shell: Run, function: str, added: str, before: str = "true") -> None:
+    shell(before)
+    for command in (f"{function}; {added}; echo own; sh -c 'exit 5'", "echo own; sh -c 'exit 5'"):
+        result = shell(command)
+        assert (result["output"], result["exit_code"]) == ("own\n", 5), result
+        assert result["cwd"] == shell("pwd")["output"].strip()
+
+
+@zsh_only
+@pytest.mark.parametrize("added", ZSH_HOOKS)
+def test_what_a_command_adds_to_zshs_hooks_is_not_its_own(shell: Run, added: str):
+    hooks_added(shell, "f() { echo hooked; false; }", added)
+
+
+@fish_only
+@pytest.mark.parametrize("added", FISH_HOOKS)
+def test_what_a_command_adds_to_fishs_hooks_is_not_its_own(shell: Run, added: str):
+    hooks_added(shell, "function f; echo hooked; false; end", added)
+
+
+@zsh_only
+@pytest.mark.parametrize("added", ["precmd_functions=(f $precmd_functions)", "precmd_functions=(f)", "precmd() { f; }"])
+def test_what_ran_before_zsh_told_the_end_is_noted(shell: Run, added: str):
+    shell("unsetopt prompt_sp; f() { echo hooked; false; }")
+    result = shell(f"{added}; echo own; sh -c 'exit 5'", timeout_ms=LONG_MS)
+    assert (result["output"], result["exit_code"]) == ("own\nhooked\n", 5), result
+    assert "output may end with what precmd_functions printed" in result["note"]
+    result = shell("echo own; sh -c 'exit 6'")
+    assert (result["output"], result["exit_code"], result["note"]) == ("own\n", 6, None), result
+
+
+@zsh_only
+@pytest.mark.parametrize("gone", ["unfunction __tmuxmcp_precmd", "unfunction -m '__tmuxmcp_*'"])
+def test_zsh_without_our_functions_is_said_to_tell_no_more_and_begins_anew(agent: Agent, shell: Run, gone: str):
+    untold = shell(f"{gone}; sh -c 'exit 5'", timeout_ms=LONG_MS)
+    assert (untold["exit_code"], untold["outcome"]) == (None, "ready"), untold
+    assert "`exec zsh`, sent to it, and then run with adopt=yes" in untold["note"]
+    session = untold["session_id"]
+    assert "refused" not in untold["note"]
+    agent.call("send", session_id=session, text="exec zsh", enter=True)
+    anew = shell("echo next; sh -c 'exit 4'", adopt="yes", timeout_ms=LONG_MS)
+    assert (anew["output"], anew["exit_code"]) == ("next\n", 4), anew

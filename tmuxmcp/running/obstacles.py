@@ -97,7 +97,7 @@ def _obstacle(session: Session, look: Look) -> tuple[str, str]:
         hint = "Use send for it, which gives no exit code, or run the command in another session."
         return what, f"{hint} Once it has ended, run works here again."
     if look.shell.prompted is not None:
-        return typed.TELLS_NO_MORE.rstrip("."), "Use send for it, or another session."
+        return typed.TELLS_NO_MORE.rstrip("."), typed.BEGIN_ANEW.format(name=shell.name)
     if look.shell.state is ShellState.RUNNING:
         what = _running(session, look)
         if look.verdict.hidden:
@@ -105,7 +105,7 @@ def _obstacle(session: Session, look: Look) -> tuple[str, str]:
         if wants_more(look):
             return f"of {what} {typed.WANTS_MORE.format(name=shell.name)}", typed.GIVE_THE_REST
         if edits(look):
-            return typed.MAY_BE_OVER.format(what=what, name=shell.name), typed.USE_SEND
+            return typed.MAY_BE_OVER.format(what=what, name=shell.name), typed.USE_SEND.format(name=shell.name)
         process, hint = look.verdict.process, "Answer it with send, or end it with key C-c."
         if process and process.name != shell.name and shows_prompts(process.pid):
             hint = f"{hint} If `{process.name}` took the shell's place (exec), run with adopt=yes."

@@ -508,9 +508,7 @@ async def _asks(
         note = f"Not finished. Of this {typed.WANTS_MORE.format(name=process.name)}. {typed.GIVE_THE_REST}"
         return replace(ran, note=typed.joined_notes(ran.note, note))
     if process.pid == settled.pid and edits(settled):
-        what = typed.MAY_BE_OVER.format(what="it", name=process.name)
-        note = f"I{what[1:]}. {typed.USE_SEND} {typed.LOOK_BEFORE_AGAIN}"
-        return replace(ran, note=typed.joined_notes(ran.note, note))
+        return replace(ran, note=typed.joined_notes(ran.note, typed.may_be_over(process.name)))
     who = f"`{process.name}`"
     if why := asked.how.doubt:
         note = MAY_WORK.format(who=who, why=why[0].upper() + why[1:])

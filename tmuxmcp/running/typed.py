@@ -123,7 +123,17 @@ CUT_OFF = (
 MAY_BE_KILLED = "The shell ended with exit code {code}: by SIG{name}, or by `exit {code}`."
 """Of a command with whose shell nobody tells a signal from an exit code."""
 
-USE_SEND = "Use send for either; where another shell took its place (`exec bash`), run with adopt=yes."
+USE_SEND = (
+    "Use send for either. At a prompt, `exec {name}`, sent to it, and then run with adopt=yes gives a new shell in its "
+    "place; or use another session."
+)
+"""What to do about that: of a shell."""
+
+BEGIN_ANEW = (
+    "Use send for it. `exec {name}`, sent to it, and then run with adopt=yes gives a new shell in its place, which "
+    "tells; or use another session."
+)
+"""What to do about a shell that tells no more."""
 
 
 @dataclass(frozen=True)
@@ -465,19 +475,28 @@ def unreported(scan: Scan, job: Job) -> RunOutcome:
     """The shell is at its prompt, tells no more of its commands, and does not answer either."""
     end = scan.shell.prompted or scan.size
     if job.proof:
-        what = MAY_BE_OVER.format(what="it", name=scan.level.kind or scan.program)
-        note = f"I{what[1:]}. {USE_SEND} {LOOK_BEFORE_AGAIN}"
-        return RunOutcome(
-            "ready", None, False, "kernel", min(scan.shell.output_start, end), end, None, since(job), note
-        )
-    what_next = "Use send, or another session, for what comes next."
-    note = f"It is over, and its exit status is not known: {TELLS_NO_MORE} {what_next}"
+        start, note = min(scan.shell.output_start, end), may_be_over(scan.knows.name)
+        return RunOutcome("ready", None, False, "kernel", start, end, None, since(job), note)
+    return _untold(scan, job, end)
+
+
+def may_be_over(name: str) -> str:
+    """What a caller is told whose command began in a shell that tells no more."""
+    said = MAY_BE_OVER.format(what="it", name=name)
+    return f"I{said[1:]}. {USE_SEND.format(name=name)} {LOOK_BEFORE_AGAIN}"
+
+
+def _untold(scan: Scan, job: Job, end: int) -> RunOutcome:
+    """It ran and is over: its shell shows its prompt, and does not tell how it ended."""
+    note = f"It is over, and its exit status is not known: {TELLS_NO_MORE} {BEGIN_ANEW.format(name=scan.knows.name)}"
     return RunOutcome("ready", None, True, "marks", min(scan.shell.output_start, end), end, None, since(job), note)
 
 
 def _refused(scan: Scan, job: Job) -> RunOutcome | None:
     """The shell took the line and drew the same prompt anew, without running anything; else None."""
     end = scan.shell.prompt_start
+    if scan.shell.output_start > job.sent_at:
+        return _untold(scan, job, end)
     shown = scan.log.read(job.sent_at, min(max(end - job.sent_at, 0), ECHO_LIMIT))
     taken = behind_echo(shown)
     if not taken:
@@ -490,7 +509,11 @@ def _refused(scan: Scan, job: Job) -> RunOutcome | None:
 def _unknown(scan: Scan, job: Job) -> RunOutcome:
     """The shell is at its prompt again, and what became of our command cannot be told."""
     if job.foreign:
-        note = "It cannot be told whether this command ran: somebody else typed at the same moment."
+        note = (
+            "It cannot be told whether this command ran: somebody else typed at the same moment, or something took "
+            "away functions by which this shell tells of commands. If that comes again, send "
+            f"`exec {scan.knows.name}`, and then run with adopt=yes."
+        )
     else:
         note = (
             "It was typed, and the shell waits for keys. A part of what was printed since was not recorded, so it "

@@ -336,7 +336,8 @@ class ShellTrack:
     def at_prompt(self, mark: Mark) -> ShellTrack:
         """What the marks say with the answer of a shell that was asked at which prompt it is, whatever they said."""
         same = self.state is ShellState.PROMPT and self.number == mark.number
-        track = self if same else changed(self, number=mark.number, prompt_start=mark.start, prompt_end=mark.start)
+        start = mark.start if self.prompted is None else self.prompted
+        track = self if same else changed(self, number=mark.number, prompt_start=start, prompt_end=mark.start)
         listens = mark.end if mark.why == "g" else self.listens
         return changed(track, state=ShellState.PROMPT, job="", ended=None, redrawn=None, promise=None, listens=listens)
 

@@ -31,6 +31,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     set -gu __tmuxmcp_done
     set -g __tmuxmcp_begun
     set -g __tmuxmcp_told
+    set -g __tmuxmcp_late
     switch "$TMUXMCP_HISTFILE"
         case ''
         case '*'
@@ -109,7 +110,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         set -l path
         builtin test "$PWD" -ef . 2>/dev/null; and set path (builtin string escape --style=url -- $PWD)
         if test $__tmuxmcp_n -gt $__tmuxmcp_from
-            __tmuxmcp_mark "D;$__tmuxmcp_status" (__tmuxmcp_uptime)";cwd="$path $__tmuxmcp_done
+            __tmuxmcp_mark "D;$__tmuxmcp_status$__tmuxmcp_late" (__tmuxmcp_uptime)";cwd="$path $__tmuxmcp_done
         end
         set -g __tmuxmcp_n (builtin math $__tmuxmcp_n + 1)
         set -g __tmuxmcp_job
@@ -126,16 +127,21 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         for mode in (builtin bind --list-modes)
             builtin bind -M $mode \e\[7777~ $__tmuxmcp_steps
         end
+        # The user's own functions at the beginning of a command come before ours: what they print is not the command's.
+        set -l handlers (functions --handlers-type generic | builtin string match 'fish_preexec *')
+        test "$handlers[-1]" = 'fish_preexec __tmuxmcp_preexec'; or functions -- __tmuxmcp_preexec | source
         set -g __tmuxmcp_status
         set -g __tmuxmcp_begun
+        set -g __tmuxmcp_late
     end
 
     # Our key calls these in turn, some of them more than once: a Ctrl-C ends one, and the next goes on where that was. So
     # whatever is typed after P;k=g is read here, and stands in nobody's line.
     set -g __tmuxmcp_steps __tmuxmcp_asked __tmuxmcp_listen{,,,,} __tmuxmcp_run __tmuxmcp_drop
+    # Before all, what `functions --erase` took away comes back.
+    set -p __tmuxmcp_steps 'set -g __tmuxmcp_last $status; functions -q $__tmuxmcp_names; or builtin printf "%s\n" $__tmuxmcp_texts | source'
 
     function __tmuxmcp_asked
-        set -l last $status
         set -g __tmuxmcp_step
         # A command uses the line editor: `read`.
         if test (builtin status current-command) != fish
@@ -144,7 +150,8 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         end
         # A Ctrl-C ended what tells of the end of the command, and of this prompt.
         if test -n "$__tmuxmcp_begun"
-            test -n "$__tmuxmcp_status"; or set -g __tmuxmcp_status $last
+            test -n "$__tmuxmcp_status"; or set -g __tmuxmcp_status $__tmuxmcp_last
+            set -g __tmuxmcp_late ';h=1'
             __tmuxmcp_prompt
         end
         set -e __tmuxmcp_given_job
@@ -233,4 +240,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
             set -e $name
         end
     end
+
+    set -g __tmuxmcp_names (functions --all --names | builtin string match '__tmuxmcp_*')
+    set -g __tmuxmcp_texts (functions -- $__tmuxmcp_names)
 end

@@ -49,6 +49,7 @@ FISH = Shell(
     reads_from=_reads_from,
     draws_after_mark=True,
     status_variable="$status",
+    prompt_hook="fish_prompt",
     files=("fish",),
     valued=_WITH_VALUE,
     getopt="Cdof",

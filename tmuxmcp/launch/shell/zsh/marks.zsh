@@ -37,6 +37,9 @@ __tmuxmcp_precmd() {
   if (( __tmuxmcp_n > __tmuxmcp_from )); then
     [[ -z $__tmuxmcp_ran ]] || why=${__tmuxmcp_late:-b}
     tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock};k=$why"
+    if [[ -n $__tmuxmcp_late || ${precmd_functions[1]-} != __tmuxmcp_precmd ]] || __tmuxmcp_misses_precmd; then
+      tell+=';h=1'
+    fi
     tell+=${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}
     tell+=${__tmuxmcp_done:+;p=$__tmuxmcp_done}$'\a'
   fi
@@ -121,17 +124,27 @@ __tmuxmcp_exit() {
   } 2>/dev/null
 }
 
+# Whether a function called precmd, which runs before those of the list, does not begin with ours.
+__tmuxmcp_misses_precmd() {
+  (( $+functions[precmd] )) && [[ $functions[precmd] != *__tmuxmcp_precmd* ]]
+}
+
 # Keep ours at their places, around whatever is there.
 __tmuxmcp_install() {
-  typeset -ga precmd_functions preexec_functions
-  precmd_functions=(__tmuxmcp_precmd __tmuxmcp_as_typed ${precmd_functions:#__tmuxmcp_*} __tmuxmcp_prompts)
-  preexec_functions=(__tmuxmcp_as_typed ${preexec_functions:#__tmuxmcp_*} __tmuxmcp_preexec)
+  if [[ ${(t)precmd_functions-} != *readonly* ]]; then
+    typeset -ga precmd_functions
+    precmd_functions=(__tmuxmcp_precmd __tmuxmcp_as_typed ${precmd_functions:#__tmuxmcp_*} __tmuxmcp_prompts)
+  fi
+  if [[ ${(t)preexec_functions-} != *readonly* ]]; then
+    typeset -ga preexec_functions
+    preexec_functions=(__tmuxmcp_as_typed ${preexec_functions:#__tmuxmcp_*} __tmuxmcp_preexec)
+  fi
   if [[ ${(t)zshexit_functions-} != *readonly* ]]; then
     typeset -ga zshexit_functions
     zshexit_functions=(__tmuxmcp_exit ${zshexit_functions:#__tmuxmcp_*})
   fi
-  # A function called precmd runs before those: where it prints and no E ends the output, ours has to come first.
-  if (( $+functions[precmd] )) && [[ $functions[precmd] != *__tmuxmcp_precmd* ]]; then
+  # Where it prints and no E ends the output, ours has to come first.
+  if __tmuxmcp_misses_precmd; then
     functions[precmd]=$'__tmuxmcp_precmd\n'$functions[precmd]
   fi
   local map
