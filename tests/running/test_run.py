@@ -62,7 +62,7 @@ async def test_prompt_drawn_anew_is_not_free(broker: Broker, tmp_path: Path) -> 
             await eventually(lambda: b";B;" in broker.registry.sessions["a"].log.read(size, 4096))
             scope.cancel()
     with pytest.raises(SessionBusy):
-        await broker.run("echo too early", session_id="a")
+        await broker.run("echo too early", session_id="a", timeout_ms=200)
     (tmp_path / "go").touch()
     first = await broker.read(session_id="a", wait_for="command", timeout_ms=20_000)
     assert first.command

@@ -119,8 +119,7 @@ def may_by_consent(look: Look) -> AdoptionRefusal | None:
     if look.verdict.hidden or look.facts is None:
         return None
     own = look.level.pid if look.level.number else look.pid
-    same = look.marks and look.far is None and process and process.pid == own and name == kind_of(look)
-    if same and (look.level.number or not _took_its_place(own)):
+    if look.marks and look.far is None and process and process.pid == own and name == kind_of(look):
         return AdoptionRefusal(
             "its last command is not over: it waits for input", "Answer it with send, or end it with key C-c."
         )
@@ -131,17 +130,6 @@ def may_by_consent(look: Look) -> AdoptionRefusal | None:
     if look.ready or look.waiting is InputWait.UNKNOWN:
         return None
     return AdoptionRefusal(f"{_called(name)} is busy", "Wait with read wait_for=ready.")
-
-
-def _took_its_place(pid: int | None) -> bool:
-    """Whether the session's own shell is certainly another program by now, as of `exec bash`.
-
-    It was given our variable, and the kernel tells those that a program began with, whatever becomes of them.
-    """
-    try:
-        return bool(pid) and not any(each.startswith(b"TMUXMCP_NONCE_FILE=") for each in proc.environment(pid or 0))
-    except OSError:
-        return False
 
 
 async def may_unasked(session: Session, look: Look) -> str | AdoptionRefusal:

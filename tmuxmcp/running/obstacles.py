@@ -83,6 +83,12 @@ def in_the_way(
 def _obstacle(session: Session, look: Look) -> tuple[str, str]:
     """The same, and what to do where nothing can be adopted."""
     shell = look.knows
+    if not look.marks and session.meta.marks and look.facts and look.facts.foreground == look.pid:
+        name = f"`{look.foreground.command}`" if look.foreground else "another program"
+        hint = (
+            "Use send for it, which gives no exit code, or run the command in another session: this one ends with it."
+        )
+        return f"{name} has taken the place of its shell (exec)", hint
     if not look.marks and look.facts and look.facts.foreground == look.pid:
         hint = (
             f"Use send for it, or make a session with program {shells.names('or')}: their commands can be told apart."

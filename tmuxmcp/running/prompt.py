@@ -31,10 +31,11 @@ async def seen_at_prompt(session: Session) -> Look | None:
 
     What `at_prompt` asks where nothing is in the way: what the processes there wait for has no say in it.
     """
-    look = await session.look_at_terminal()
+    look = await session.look_at_terminal(alone=session.pid or 0)
     if look is None or not look.marks or look.shell.state is not ShellState.PROMPT or not _may_listen(look):
         return None
-    return None if look.unanswered or look.leaves_prompt or look.shell.listening else look
+    unread = look.typed_at_prompt or (look.facts is not None and look.facts.unread > 0)
+    return None if unread or look.leaves_prompt or look.shell.listening else look
 
 
 async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
@@ -43,6 +44,8 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
     judge = AtPrompt(begun, adopts=adopt in ("auto", "yes"))
     async for look in session.looks(0.01, min(deadline, begun + PROMPT_MS / 1000)):
         pane = session.live()
+        if look.leaving:
+            continue
         match await _next_step(session, pane, look, judge):
             case PromptStep.TYPE:
                 return look
@@ -70,7 +73,7 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
                 raise several(session, look)
             case PromptStep.BUSY:
                 raise busy(session, look)
-    if look.shell.state is ShellState.RUNNING:
+    if look.shell.state is ShellState.RUNNING or look.waiting is InputWait.BUSY:
         raise busy(session, look)
     raise TimedOut(
         f"The shell of session {session.id} showed no prompt within {int((time.monotonic() - begun) * 1000)} ms.",
@@ -108,7 +111,7 @@ def _seen(session: Session, look: Look) -> PromptFacts:
         unanswered=look.unanswered,
         leaves=look.leaves_prompt,
         listening=look.shell.listening,
-        prompted=look.shell.prompted is not None,
+        prompted=look.marks and look.shell.prompted is not None,
         doubtful=look.unreported or look.may_be_untold or _may_be_forged(session, look),
         several=bool(terminals_in_one(look)),
     )
@@ -152,7 +155,11 @@ def _may_be_forged(session: Session, look: Look) -> bool:
 def _may_listen(look: Look) -> bool:
     """Whether our shell reads keys, as far as the kernel tells."""
     facts = look.facts
-    return facts is None or (look.own_shell_in_front and (not facts.canonical or look.level.reads_lines))
+    if facts is None:
+        return True
+    # What was typed at this prompt may be on its way to the shell, and make another program of it.
+    reads = look.waiting is not InputWait.BUSY or not (facts.unread or look.typed_at_prompt)
+    return reads and look.marks and look.own_shell_in_front and (not facts.canonical or look.level.reads_lines)
 
 
 def _patience_s(session: Session, look: Look) -> float:

@@ -67,6 +67,17 @@ def is_replaced(level: Level) -> bool:
     return bool(now and level.process) and now != level.process and now.split()[0] == level.process.split()[0]
 
 
+def is_own_replaced(pid: int) -> bool:
+    """Whether the process of the session's own shell certainly runs another program by now (exec), or itself anew.
+
+    It was given our variable, and the kernel tells those that a program began with, whatever becomes of them.
+    """
+    try:
+        return not any(each.startswith(b"TMUXMCP_NONCE_FILE=") for each in proc.environment(pid))
+    except OSError:
+        return False
+
+
 def has_terminal(level: Level, facts: KernelFacts | None, own: int | None) -> bool:
     """Whether what is typed goes to this shell, or to who leads to it; True where the kernel does not tell.
 

@@ -109,8 +109,12 @@ class Scan:
     @property
     def unanswered(self) -> bool:
         """What was typed may be on its way to the shell, on another machine, whose prompt is shown."""
-        shown = self.shell.state is ShellState.PROMPT and self.shell.prompt_end <= self.typed_at
-        return shown and self.level.where == "remote"
+        return self.typed_at_prompt and self.level.where == "remote"
+
+    @property
+    def typed_at_prompt(self) -> bool:
+        """Something was typed since the prompt that is shown."""
+        return self.shell.state is ShellState.PROMPT and self.shell.prompt_end <= self.typed_at
 
     def at(self, nonce: str) -> LevelScan | None:
         """What the marks of one shell say; None: it has ended."""
@@ -210,17 +214,21 @@ class Look(Scan):
 
     @property
     def own_shell_in_front(self) -> bool:
-        """Our shell, or the session's own program, has the terminal, as far as the kernel tells."""
-        return has_terminal(self.level, self.facts, self.pid)
+        """Our shell, or the session's own program, has the terminal, as far as the kernel tells.
+
+        Not where another process of its group waits for input there: one that a key or a prompt began, or that runs
+        without job control.
+        """
+        process, shell = self.verdict.process, self.level.pid if self.level.number else self.pid
+        another = self.ready and self.far is None and process is not None and shell not in (None, process.pid)
+        return has_terminal(self.level, self.facts, self.pid) and not another and not self.leaving
 
     @property
     def at_editor(self) -> bool:
         """Our shell certainly waits for keys, and has read all that was typed."""
         reads = self.waiting is InputWait.EDITOR or (self.level.reads_lines and self.waiting is InputWait.LINE)
-        if self.relays or self.sight.reader:
-            process = self.verdict.process
-            reads = reads and process is not None and self.level.number > 0 and process.pid == self.level.pid
-        return self.facts is not None and self.own_shell_in_front and reads
+        seen = self.level.pid is not None or not (self.relays or self.sight.reader)
+        return self.marks and self.facts is not None and self.own_shell_in_front and reads and seen
 
     @property
     def unread(self) -> bool:

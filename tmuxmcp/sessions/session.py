@@ -52,7 +52,7 @@ from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.distant import FarEnd
 from tmuxmcp.sessions.ended import EndRecord, Status, ending_of, sentence, status_of, took_too_much_memory, why_ended
-from tmuxmcp.sessions.levels import gone, identity
+from tmuxmcp.sessions.levels import gone, identity, is_own_replaced
 from tmuxmcp.sessions.life import (
     DestroyedOnDisk,
     EndCause,
@@ -173,6 +173,8 @@ class Session:
         self._far = FarEnd(meta.control) if meta.control else None
         self._cut: bool | None = None
         self._pid: int | None = None
+        self._own_replaced = False
+        """Its own shell was seen to have put another program into its place (exec)."""
         self._left = EndRecord(directory)
         self._last_look: tuple[float, Look | None] = (-math.inf, None)
         """The last look that a wait took, and when it began: another wait may share it."""
@@ -463,6 +465,7 @@ class Session:
         """Look at it now: the kernel first, then the log to its end, with all marks."""
         pid, heard = self.pid, self.log.size()
         sight, far = await self._terminal.look(self.pane), None
+        self._look_for_exec(pid)
         if self._far:
             far, verdict = await self._far.look(sight.facts, sight.verdict)
             sight = replace(sight, verdict=verdict)
@@ -496,6 +499,7 @@ class Session:
         sight = None if self.meta.host else self._terminal.modes(self.pane, alone)
         if sight is None or sight.facts is None or sight.facts.foreground is None or pid is None:
             return None
+        self._look_for_exec(pid)
         scan = await self.scan()
         if len(scan.levels) > 1 or scan.adopting:
             return None
@@ -522,6 +526,14 @@ class Session:
             if look and look.facts and not look.facts.canonical and look.takes_commands and self.commands.sure:
                 return look
         return await self.look()
+
+    def _look_for_exec(self, pid: int | None) -> None:
+        """Ask the kernel whether its own shell, which has shown a prompt, is another program by now.
+
+        That one has none of our marks. What the shell printed before may still come into the log.
+        """
+        if pid and self.meta.marks and not self._own_replaced and self.track_of(self.meta.nonce).number:
+            self._own_replaced = is_own_replaced(pid)
 
     async def scan(self) -> Scan:
         """Read the log to its end, with all marks."""
@@ -697,7 +709,7 @@ class Session:
             "typed_at": self.typed_at,
             "cut": self.cut,
             "program": self.program,
-            "own_marks": self.meta.marks,
+            "own_marks": self.meta.marks and not self._own_replaced,
         }
 
     def running_numbers(self) -> list[int]:
