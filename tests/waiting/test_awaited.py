@@ -209,6 +209,14 @@ async def test_each_caller_waits_for_its_own(broker: Broker):
     assert [each.exit_code for each in theirs.also_ended] == [3]
 
 
+async def test_a_line_is_of_who_pressed_enter(broker: Broker):
+    other = broker.by("other")
+    await broker.create_session("bash", name="a")
+    await other.send("sleep 0.3; (exit 3)", session_id="a")
+    assert told(await sent(broker, key="Enter")) == ("command", "sleep 0.3; (exit 3)", 3)
+    assert told(await other.read(session_id="a", wait_for="command", timeout_ms=LONG_MS))[0] == "immediate"
+
+
 async def test_who_has_none_waits_for_the_one_that_runs(broker: Broker, state_dir: Path, tmp_path: Path):
     await broker.create_session("bash", name="a")
     by_script(state_dir, "(exit 2)", "Enter")

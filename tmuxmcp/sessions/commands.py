@@ -375,20 +375,22 @@ class Commands:
             expanded: the shell tells what it runs, which need not be what was typed.
             held: a person pressed Enter, unless a call had typed all of it before: its text alone tells.
         """
+        before = (each for each in reversed(self._file.typed) if each.offset <= finished.echo_end)
         near: list[tuple[TypedInput, bool]] = []
-        lines = 0
-        for typed in islice(
-            (each for each in reversed(self._file.typed) if each.offset <= finished.echo_end), MOST_AHEAD
-        ):
+        lines = count = 0
+        for typed in islice(before, MOST_AHEAD):
             # The key by which bash is given a command has it draw its prompt anew.
             here = typed.offset >= finished.echo_start or bool(finished.job and typed.whole)
+            near.append((typed, here))
             lines += typed.lines - bool(typed.read_by)
-            # Else their lines have begun the commands before.
             if here or self._begun_since(typed.offset, finished.number) < max(lines, typed.lines):
-                near.append((typed, here))
-        for typed, here in near:
+                count = len(near)  # else the lines from this one on have begun the commands before
+        del near[count:]
+        for at, (typed, here) in enumerate(near):
             if typed.text is not None and shown and _agree(typed, shown, here=here):
-                return typed
+                # Whoever pressed Enter behind it has entered it.
+                entered = next((each for each, _ in near[:at] if each.lines), typed) if not typed.lines else typed
+                return changed(typed, caller=entered.caller, by=entered.by)
         for typed, here in near:
             untold = expanded or typed.text is None or shown is None or not shown.strip()
             if untold and not held and (here or not typed.read_by):
