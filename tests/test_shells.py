@@ -836,9 +836,9 @@ def test_what_ran_before_zsh_told_the_end_is_noted(shell: Run, added: str):
 def test_zsh_without_our_functions_is_said_to_tell_no_more_and_begins_anew(agent: Agent, shell: Run, gone: str):
     untold = shell(f"{gone}; sh -c 'exit 5'", timeout_ms=LONG_MS)
     assert (untold["exit_code"], untold["outcome"]) == (None, "ready"), untold
-    assert "`exec zsh`, sent to it, and then run with adopt=yes" in untold["note"]
+    assert "`exec zsh`, sent to it, gives a new shell" in untold["note"]
     session = untold["session_id"]
     assert "refused" not in untold["note"]
     agent.call("send", session_id=session, text="exec zsh", enter=True)
-    anew = shell("echo next; sh -c 'exit 4'", adopt="yes", timeout_ms=LONG_MS)
+    anew = shell("echo next; sh -c 'exit 4'", timeout_ms=LONG_MS)
     assert (anew["output"], anew["exit_code"]) == ("next\n", 4), anew

@@ -43,7 +43,6 @@ NAMED_SHELLS = {
     "gate/wrapped.py": "runs the command of its arguments",
     "readiness/kernel.py": "is many programs, most of them no shells",
     "record/directory.py": "says what a file is for",
-    "running/typed.py": "gives `exec` an example",
     "terminal/keys.py": "a word for `-`",
     "terminal/modes.py": "pure, and knows programs that are in no record",
     "terminal/shellscript.py": "pure: in which of them a script is written",

@@ -160,24 +160,6 @@ async def test_a_shell_without_marks_in_between_does_not_hide_the_end(broker: Br
     assert told(await broker.run("echo $?", "a", adopt="yes")) == ("4\n", 0, "ready")
 
 
-@pytest.mark.parametrize(("program", "kind"), [("zsh -f", "zsh"), ("bash --norc", "bash")])
-async def test_exec_ends_a_level_and_the_next_shell_is_adopted_anew(broker: Broker, program: str, kind: str):
-    if shutil.which(program.split()[0]) is None:
-        pytest.skip("missing")
-    await begin(broker, "bash --norc")
-    assert (await broker.run("echo one", "a", adopt="yes")).output == "one\n"
-    left = await broker.run(f"exec {program}", "a")
-    assert (left.outcome, left.exit_code) == ("left", None)
-    await eventually(lambda: ready(broker))
-    anew = await broker.run("echo two", "a", adopt="yes")
-    assert (anew.output, anew.shell and (anew.shell.kind, anew.shell.level)) == ("two\n", (kind, 1))
-    assert told(await broker.run("exit 3", "a"))[1:] == (3, "left")
-
-
-async def ready(broker: Broker) -> bool:
-    return (await broker.get_session("a")).ready
-
-
 async def test_a_program_that_takes_a_shell_s_place_is_not_said_to_be_over(broker: Broker):
     await begin(broker, "bash --norc")
     result = await broker.run("echo one; exec cat", "a", adopt="yes")
@@ -225,18 +207,7 @@ async def test_the_exit_code_of_a_session_is_not_that_of_a_shell_in_it(broker: B
     assert (await broker.read(session_id="a", wait_for="command")).exit_code == 9
 
 
-@pytest.mark.parametrize(("program", "kind"), [("dash", "sh"), ("bash", "bash"), ("bash -l", "bash")])
-async def test_exec_of_the_session_s_own_shell(broker: Broker, program: str, kind: str):
-    await broker.create_session("bash", name="a")
-    await broker.send(f"exec {program}", session_id="a", enter=True, wait_for="ready")
-    with pytest.raises(NotAShell, match="adopt=yes"):
-        await broker.run("echo zero", "a")
-    result = await broker.run("echo one", "a", adopt="yes")
-    assert result.output == "one\n"
-    assert result.shell == r.ShellInFront(kind=kind, where="own", level=1, adopted=True, host=None)
-    ended = await broker.run("exit 3", "a")
-    assert (ended.outcome, ended.exit_code) == ("exited", 3)
-    # The shell itself at a question is no other program.
+async def test_the_own_shell_at_a_question_is_no_other_program(broker: Broker):
     await broker.create_session("bash", name="b")
     assert (await broker.run("read -e x", "b")).outcome == "ready"
     with pytest.raises(NotAShell, match="not over"):

@@ -1,4 +1,7 @@
-"""What takes the place of a shell that sends marks (exec): nothing is typed into it that was meant for the shell."""
+"""What takes the place of a shell that sends marks (exec).
+
+Nothing is typed into it that was meant for that shell; and a shell at its prompt is adopted as a nested one is.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from tests.adoption.test_levels import needs
 from tests.adoption.test_run import begin, told
 from tests.conftest import eventually, until_exists
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import NotAShell, SessionBusy
 
 pytestmark = pytest.mark.anyio
@@ -108,3 +112,87 @@ async def test_nothing_is_typed_behind_a_line_that_ends_the_shell(broker: Broker
         await broker.run("echo typed", "a")
     go.touch()
     await nothing_is_typed(broker, home)
+
+
+PLACES = [
+    pytest.param(outer, inner, name, marks=needs(outer, name))
+    for outer, inner, name in (
+        ("bash", "bash", "bash"),
+        ("bash", "zsh -f", "zsh"),
+        ("bash", "dash", "dash"),
+        ("zsh", "bash -l", "bash"),
+        ("zsh", "zsh", "zsh"),
+        ("zsh", "mksh", "mksh"),
+        ("fish", "fish", "fish"),
+        ("fish", "bash --norc", "bash"),
+        ("fish", "ksh", "ksh"),
+    )
+]
+
+
+@pytest.mark.parametrize(("outer", "inner", "name"), PLACES)
+async def test_a_shell_in_the_own_shell_s_place_runs_commands(broker: Broker, outer: str, inner: str, name: str):
+    await broker.create_session(outer, name="a")
+    put = await broker.run(f"exec {inner}", "a")
+    assert (put.outcome, put.completed, put.exit_code, put.mode) == ("ready", True, None, "shell_prompt")
+    assert f"`{name}` has taken the place of `{outer}`" in (put.note or "")
+    waited = await broker.read(session_id="a", wait_for="command", timeout_ms=1000)
+    assert (waited.outcome, waited.command) == ("immediate", None)
+    command = "echo one; sh -c 'exit 3'"
+    ran = await broker.run(command, "a")
+    assert told(ran) == ("one\n", 3, "ready")
+    assert ran.shell
+    assert (ran.shell.where, ran.shell.level) == ("own", 1)
+    assert [(each.text, each.level, each.exit_code) for each in (await broker.list_commands("a")).commands] == [
+        (f"exec {inner}", 0, None),
+        (command, 1, 3),
+    ]
+    assert told(await broker.run("exit 4", "a"))[1:] == (4, "exited")
+
+
+@pytest.mark.parametrize(("outer", "inner", "name"), PLACES)
+async def test_a_shell_that_send_put_there_runs_commands(broker: Broker, outer: str, inner: str, name: str):
+    await broker.create_session(outer, name="a")
+    await broker.send(f"exec {inner}", session_id="a", enter=True, wait_for="ready")
+    assert (await broker.run("echo one", "a")).output == "one\n"
+
+
+@needs("fish", "zsh", "dash")
+@pytest.mark.parametrize(
+    ("outer", "inner"), [("bash --norc", "fish"), ("fish --no-config", "dash"), ("dash", "zsh -f")]
+)
+async def test_a_shell_in_a_nested_shell_s_place_runs_commands(broker: Broker, outer: str, inner: str):
+    await begin(broker, outer)
+    assert (await broker.run("echo one", "a", adopt="yes")).output == "one\n"
+    put = await broker.run(f"exec {inner}", "a")
+    assert (put.outcome, put.completed, put.exit_code) == ("ready", True, None)
+    assert f"`{inner.split()[0]}` has taken the place of" in (put.note or "")
+    two = await broker.run("echo two", "a")
+    assert (two.output, two.shell and (two.shell.where, two.shell.level)) == ("two\n", ("nested", 1))
+    await broker.send(f"exec {outer}", session_id="a", enter=True, wait_for="ready")
+    assert (await broker.run("echo three", "a")).output == "three\n"
+    assert told(await broker.run("exit 4", "a"))[1:] == (4, "left")
+
+
+async def test_a_later_broker_runs_commands_in_what_took_the_own_shell_s_place(broker: Broker, state_dir: Path):
+    """Nobody has waited for the prompt of the new shell."""
+    await broker.create_session("bash", name="a")
+    await broker.send("exec bash --norc", session_id="a", enter=True, read="none")
+
+    async def begun() -> bool:
+        facts = await broker.get_session("a")
+        return facts.ready and facts.foreground is not None and facts.foreground.command == "bash --norc"
+
+    await eventually(begun)
+    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as later:
+        assert told(await later.run("echo one", "a")) == ("one\n", 0, "ready")
+
+
+async def test_a_program_in_the_own_shell_s_place_is_named(broker: Broker):
+    await broker.create_session("bash", name="a")
+    put = await broker.run(f"exec {sys.executable} -q", "a")
+    assert (put.outcome, put.completed, put.exit_code) == ("ready", False, None)
+    assert "has taken the place of `bash` (exec), and waits for input" in (put.note or "")
+    await broker.send("exit(5)", session_id="a", enter=True, read="none")
+    ended = await broker.read(session_id="a", wait_for="command")
+    assert (ended.outcome, ended.exit_code) == ("exited", 5)

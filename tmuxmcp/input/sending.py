@@ -26,6 +26,7 @@ from tmuxmcp.reading.reading import Reading
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.running import adopting
 from tmuxmcp.running.key import end_listening
+from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
@@ -222,8 +223,13 @@ async def send(
     own = await own_sequences(look, what)
     async with session.input_lock:
         stamp = await noting.types(session, look.size, bytes=what.size) if noting else None
-        steps, left = typing_steps(what, look), what.leftover(look.ready)
-        rest = await type_steps(session, pane, data, steps, own, left, bracketed=bracketed, stamp=stamp)
+        # A shell reads what is typed at its prompt, also while it still draws that.
+        reader = look.verdict.process.pid if look.ready and look.verdict.process else look.shell_pid
+        program = program_of(reader) if look.far is None else ""
+        steps, left = typing_steps(what, look), what.leftover(look.ready or look.takes_commands)
+        rest = await type_steps(
+            session, pane, data, steps, own, left, program=program, bracketed=bracketed, stamp=stamp
+        )
     if noting:
         noting.note_typed(session, look.size)
     if what.ends_with("Escape"):
@@ -303,6 +309,7 @@ async def type_steps(
     own: Mapping[str, bytes],
     left: InputLeftover,
     *,
+    program: str = "",
     bracketed: bool = False,
     stamp: Stamp | None = None,
     ends: bool = False,
@@ -311,7 +318,7 @@ async def type_steps(
 
     Args:
         own: as `commands_of` takes it.
-        left, bracketed, stamp, ends: as `panes.type_input` takes them.
+        left, program, bracketed, stamp, ends: as `panes.type_input` takes them.
 
     Returns:
         What could not be typed any more, if only the first steps could.
@@ -334,6 +341,7 @@ async def type_steps(
                     after=[*commands_of(pane, items, own)],
                     bracketed=bracketed,
                     left=left if last else InputLeftover.OPEN,
+                    program=program,
                     stamp=stamps[number],
                     ends=ends,
                 ):

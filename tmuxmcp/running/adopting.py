@@ -118,8 +118,7 @@ def may_by_consent(look: Look) -> AdoptionRefusal | None:
         return AdoptionRefusal(f"{_called(name)} is stopped", "Continue it with signal CONT.")
     if look.verdict.hidden or look.facts is None:
         return None
-    own = look.level.pid if look.level.number else look.pid
-    if look.marks and look.far is None and process and process.pid == own and name == kind_of(look):
+    if look.marks and look.far is None and process and process.pid == look.shell_pid and name == kind_of(look):
         return AdoptionRefusal(
             "its last command is not over: it waits for input", "Answer it with send, or end it with key C-c."
         )
@@ -270,6 +269,8 @@ async def _from_body(session: Session, pane: Pane, level: Level) -> None:
         raise await _give_up(session, pane, level, f"{level.kind} shows no prompt with our marks.")
     await _free(session, pane)
     session.put_level(replace(level, stage=AdoptionStage.ADOPTED))
+    if level.where == "own":
+        session.end_own_shell()
     await session.scan()
     session.events.append(AdoptedEvent(iso(time.time()), session.log.size(), level.number, level.kind, level.where))
     session.save_checkpoint()

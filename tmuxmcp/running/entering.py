@@ -22,6 +22,7 @@ from tmuxmcp.running.key import ASKED, LISTENS_S, TOLD, answer_to_key, listen_no
 from tmuxmcp.running.obstacles import busy, not_a_shell, takes_no_command
 from tmuxmcp.running.pacing import ShellRest
 from tmuxmcp.running.typed import Job
+from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
@@ -168,7 +169,10 @@ async def type_answer(
     try:
         stamp = await _noted(session, job, noting)
         told, ours = panes.remember(pane, "claim", _claim(job, TOLD)), _is_ours(pane, job, ASKED)
-        return await panes.type_input(session.tmux, pane, data, before=[told], condition=ours, left=left, stamp=stamp)
+        program = _program(session, job)
+        return await panes.type_input(
+            session.tmux, pane, data, before=[told], condition=ours, left=left, program=program, stamp=stamp
+        )
     except (SessionTaken, IoError):
         await listen_no_more(session, await session.scan(), pane)
         await free_prompt(session, job)
@@ -207,7 +211,8 @@ async def press_key(
     still = still or "1"
     if job.as_known:
         still = f"#{{&&:{still},{panes.as_known(pane)}}}"
-    if await panes.type_input(session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{free}}}", stamp=stamp):
+    program, condition = _program(session, job), f"#{{&&:{still},{free}}}"
+    if await panes.type_input(session.tmux, pane, b"", before=steps, condition=condition, program=program, stamp=stamp):
         return True
     if job.as_known:
         return False
@@ -216,9 +221,15 @@ async def press_key(
         return False
     # Whoever claimed it is gone, and the shell did not heed the key: of all that find this, one takes its place.
     same = f"#{{==:{panes.remembered(pane, 'claim')},{held}}}"
+    condition = f"#{{&&:{still},{same}}}"
     return await panes.type_input(
-        session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{same}}}", stamp=stamp
+        session.tmux, pane, b"", before=steps, condition=condition, program=program, stamp=stamp
     )
+
+
+def _program(session: Session, job: Job) -> str:
+    """The program that reads what is typed for a command."""
+    return program_of(job.level.pid if job.level.number else session.pid)
 
 
 async def _left_at_prompt(session: Session, number: int) -> bool:

@@ -6,7 +6,6 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.errors import NotAShell, SessionBusy
 from tmuxmcp.launch import shells
-from tmuxmcp.readiness.front import shows_prompts
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.adopting import AdoptionRefusal
@@ -112,10 +111,7 @@ def _obstacle(session: Session, look: Look) -> tuple[str, str]:
             return f"of {what} {typed.WANTS_MORE.format(name=shell.name)}", typed.GIVE_THE_REST
         if edits(look):
             return typed.MAY_BE_OVER.format(what=what, name=shell.name), typed.USE_SEND.format(name=shell.name)
-        process, hint = look.verdict.process, "Answer it with send, or end it with key C-c."
-        if process and process.name != shell.name and shows_prompts(process.pid):
-            hint = f"{hint} If `{process.name}` took the shell's place (exec), run with adopt=yes."
-        return f"{what} is not over: it waits for input", hint
+        return f"{what} is not over: it waits for input", "Answer it with send, or end it with key C-c."
     if look.shell.state is ShellState.PROMPT and look.facts.canonical:
         return f"the line editor of {shell.name} is off", f"Switch it on: send `{shell.editor_on}` and Enter."
     what = f"{shell.name} shows a prompt without our marks: another one took its place (exec), or its start-up files "

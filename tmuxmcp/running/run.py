@@ -62,6 +62,7 @@ from tmuxmcp.latedataclass import changed, dataclass
 from tmuxmcp.launch.shells import adoption
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.searching import CompiledPattern
+from tmuxmcp.readiness.front import shows_prompts
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.running import adopting, typed
@@ -322,8 +323,11 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
         ran = typed.done(session, scan, job)
         if ran is None and (is_gone(scan) or not put_off.feed(scan.size, time.monotonic())):
             scan = look = await session.look()
-            ran = typed.done(session, look, job) or _elsewhere(session, look, job)
-            if ran is None and look.leaving:
+            ran = typed.done(session, look, job)
+            pid = typed.replaced(session, look, job)
+            ran = ran or (await _after_exec(session, look, job, questions, pid) if pid else None)
+            ran = ran or _elsewhere(session, look, job, pid)
+            if ran is None and (look.leaving or (pid and job.level.number)):
                 continue
             ran = ran or await _not_done(session, job, look, rest)
             if ran is None and until.asks:
@@ -388,9 +392,19 @@ class _Printed:
         return ran and replace(ran, outcome="timeout", note=typed.joined_notes(ran.note, self._note))
 
 
-def _elsewhere(session: Session, look: Look, job: Job) -> RunOutcome | None:
+async def _after_exec(session: Session, look: Look, job: Job, questions: InputQuestions, pid: int) -> RunOutcome | None:
+    """What became of our command, where another program runs in its shell's place; None: that goes on."""
+    asked = None if look.level.pid == pid else await questions.asked(look)
+    at_prompt = asked.look.at_unmarked_prompt if asked else look.level.pid == pid
+    if at_prompt:
+        return typed.over_by_exec(session, asked.look if asked else look, job)
+    ends = job.level.number and (asked or not shows_prompts(pid))
+    return typed.left(session, look, job) if ends else None
+
+
+def _elsewhere(session: Session, look: Look, job: Job, replaced: int | None) -> RunOutcome | None:
     """What became of our command, if its shell has ended, or another one stands in front of it by now."""
-    if look.level.nonce == job.level.nonce:
+    if look.level.nonce == job.level.nonce or replaced:
         return None
     if look.at(job.level.nonce) is None and not look.exited:
         return typed.left(session, look, job)
@@ -498,16 +512,21 @@ async def _asks(
     ):
         return None
     settled, process = asked.look, asked.look.verdict.process
-    if process.pid == settled.pid and (settled.unreported or typed.misses_its_end(session, settled, job)):
+    replaced = typed.replaced(session, settled, job) == process.pid
+    if (
+        process.pid == settled.pid
+        and not replaced
+        and (settled.unreported or typed.misses_its_end(session, settled, job))
+    ):
         return None  # it is at its prompt, or may be
     ran = typed.unfinished(session, settled, job, asked.how.outcome)
     if ran.evidence is None:
         return None  # another command's question
     ran = replace(ran, evidence=asked.how.evidence)
-    if process.pid == settled.pid and wants_more(settled):
+    if process.pid == settled.pid and not replaced and wants_more(settled):
         note = f"Not finished. Of this {typed.WANTS_MORE.format(name=process.name)}. {typed.GIVE_THE_REST}"
         return replace(ran, note=typed.joined_notes(ran.note, note))
-    if process.pid == settled.pid and edits(settled):
+    if process.pid == settled.pid and not replaced and edits(settled):
         return replace(ran, note=typed.joined_notes(ran.note, typed.may_be_over(process.name)))
     who = f"`{process.name}`"
     if why := asked.how.doubt:
@@ -523,6 +542,9 @@ async def _asks(
             what = f"{who} asks for a secret"
         case _ if settled.at_unmarked_prompt:
             what = f"{who} waits at its prompt: run works there"
+        case _ if replaced:
+            what = f"{typed.in_its_place(session, settled, job)}, and waits for input: use send"
+            what += ". If a shell's prompt stands there, run with adopt=yes" * shows_prompts(process.pid)
         case InputWait.LINE:
             what = f"{who} waits for a line of input: answer with send"
         case _ if settled.mode == "line_input" and process.pid != settled.pid and last_line(settled):

@@ -145,7 +145,7 @@ def _ended(session: Session, look: Look, job: Job) -> RunOutcome | None:
     if ran:
         return replace(ran, level=job.level)
     command = session.commands.of_job(look, job.name)
-    return _of_command(session, look, job, command) if command else None
+    return _of_command(session, look, job, command) if command and not typed.replaced(session, look, job) else None
 
 
 def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -> RunOutcome:

@@ -79,6 +79,8 @@ KILLED_FOR_MEMORY = "The kernel ended a process meanwhile: those of the session 
 
 AFTER_IT = "Use send for it, or run if it shows a shell's prompt; once it has ended, run works here again."
 
+MAY_BE_UNTAKEN = "It cannot be told whether it took the command."
+
 NO_SIGN = (
     "The shell took the line, and nothing shows that it ran anything of it: it was interrupted before (C-c), or "
     "there was nothing in it to run."
@@ -124,14 +126,14 @@ MAY_BE_KILLED = "The shell ended with exit code {code}: by SIG{name}, or by `exi
 """Of a command with whose shell nobody tells a signal from an exit code."""
 
 USE_SEND = (
-    "Use send for either. At a prompt, `exec {name}`, sent to it, and then run with adopt=yes gives a new shell in its "
-    "place; or use another session."
+    "Use send for either. At a prompt, `exec {name}`, sent to it, gives a new shell in its place, in which run works; "
+    "or use another session."
 )
 """What to do about that: of a shell."""
 
 BEGIN_ANEW = (
-    "Use send for it. `exec {name}`, sent to it, and then run with adopt=yes gives a new shell in its place, which "
-    "tells; or use another session."
+    "Use send for it. `exec {name}`, sent to it, gives a new shell in its place, in which run works; or use another "
+    "session."
 )
 """What to do about a shell that tells no more."""
 
@@ -398,7 +400,7 @@ def _over(session: Session, scan: Scan, job: Job) -> RunOutcome:
 def left(session: Session, look: Look, job: Job) -> RunOutcome:
     """The shell that our command was given to is no longer there: it was left, or ended."""
     level, track = session.level_of(job.level.nonce), session.track_of(job.level.nonce)
-    ran = (track.job == job.name or track.number == job.number) and track.output_start >= job.sent_at
+    ran = _began(track, job)
     start = track.output_start if ran else look.size
     end = max(start, look.size if level.output_end is None else level.output_end)
     what, goes_on = f"{level.kind} (level {level.number})", is_replaced(level)
@@ -408,13 +410,45 @@ def left(session: Session, look: Look, job: Job) -> RunOutcome:
     elif identity(level.pid or 0) and level.process:
         note = f"{what} does not have the terminal any more: it was stopped, or its marks were taken out."
     if not ran:
-        note = f"{note} It cannot be told whether it took the command. {LOOK_BEFORE_AGAIN}"
+        note = f"{note} {MAY_BE_UNTAKEN} {LOOK_BEFORE_AGAIN}"
     why = why_in_doubt(level, track, job.text) if ran else ""
     if why:
         note = f"{note} {why}"
     completed, number = ran and not goes_on and not why, job.number if ran else None
     code = level.exit_code if track.gives_code_to(job.text) else None
     return RunOutcome("left", code, completed, "marks" if ran else None, start, end, None, since(job), note, number)
+
+
+def replaced(session: Session, look: Look, job: Job) -> int | None:
+    """Process id of the shell that our command was given to, if another program runs there by now (exec); else None."""
+    if job.level.number == 0:
+        return look.pid if session.meta.marks and not look.own_marks else None
+    level = session.level_of(job.level.nonce)
+    return level.pid if look.at(level.nonce) is None and is_replaced(level) else None
+
+
+def over_by_exec(session: Session, look: Look, job: Job) -> RunOutcome:
+    """The result, where a shell has come to its prompt in the place of the one that our command was given to."""
+    track = session.track_of(job.level.nonce)
+    note = f"{in_its_place(session, look, job)}, and is at its prompt: run works there."
+    if not _began(track, job):
+        note = f"{note} {MAY_BE_UNTAKEN} {LOOK_BEFORE_AGAIN}"
+        return RunOutcome("ready", None, False, "kernel", look.size, look.size, None, since(job), note)
+    start = track.output_start
+    prompt = max(start, look.size - ECHO_LIMIT)
+    end = prompt + look.log.read(prompt, look.size - prompt).rfind(b"\n") + 1
+    return RunOutcome("ready", None, True, "kernel", start, end, None, since(job), note, track.number)
+
+
+def in_its_place(session: Session, look: Look, job: Job) -> str:
+    """Which program has taken the place of our command's shell, as the beginning of a sentence."""
+    process, name = look.verdict.process, job.level.kind if job.level.number else session.program
+    return f"`{process.name if process else 'another program'}` has taken the place of `{name}` (exec)"
+
+
+def _began(track: ShellTrack, job: Job) -> bool:
+    """Whether the last command that a shell said to have begun is ours."""
+    return (track.job == job.name or track.number == job.number) and track.output_start >= job.sent_at
 
 
 def why_not_its_code(session: Session, scan: Scan, level: Level, text: str | None) -> str:
@@ -512,7 +546,7 @@ def _unknown(scan: Scan, job: Job) -> RunOutcome:
         note = (
             "It cannot be told whether this command ran: somebody else typed at the same moment, or something took "
             "away functions by which this shell tells of commands. If that comes again, send "
-            f"`exec {scan.knows.name}`, and then run with adopt=yes."
+            f"`exec {scan.knows.name}`: run works in the new shell."
         )
     else:
         note = (

@@ -201,7 +201,8 @@ class Commands:
         if numbers and numbers[-1] > self._sure:
             goes_on = look.shell.state is ShellState.RUNNING and look.shell.number > numbers[-1]
             goes_on = goes_on or self._is_proven(numbers[-1])
-            goes_on = goes_on or self._level_of(numbers[-1]) > look.level.number  # its shell has ended
+            level = self._level_of(numbers[-1])
+            goes_on = goes_on or level > look.level.number or not (level or look.own_marks)  # its shell has ended
             if not (goes_on or look.exited or (shell_is_back(look) and self._passed_on(look))):
                 return numbers[:-1]
             self._sure = numbers[-1]

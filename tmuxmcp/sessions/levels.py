@@ -55,6 +55,13 @@ def identity(pid: int) -> str:
     return f"{words[STARTED].decode()} {program} {words[STACK_START].decode()}"
 
 
+def program_of(pid: int | None) -> str:
+    """Which program a process runs: after exec(2) this is another text; empty: that cannot be seen."""
+    with suppress(OSError):
+        return f"{pid}x{proc.stack_start(pid):x}" if pid else ""
+    return ""
+
+
 def is_alive(level: Level) -> bool:
     """Whether a shell is there, as far as the processes of this machine tell."""
     pairs = ((level.pid, level.process), (level.carrier, level.carrier_process))

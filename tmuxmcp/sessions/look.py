@@ -213,14 +213,19 @@ class Look(Scan):
         return self.waiting is InputWait.SECRET
 
     @property
+    def shell_pid(self) -> int | None:
+        """Process id of the shell in front of the others, or of the session's own program; None: it is not known."""
+        return self.level.pid if self.level.number else self.pid
+
+    @property
     def own_shell_in_front(self) -> bool:
         """Our shell, or the session's own program, has the terminal, as far as the kernel tells.
 
         Not where another process of its group waits for input there: one that a key or a prompt began, or that runs
         without job control.
         """
-        process, shell = self.verdict.process, self.level.pid if self.level.number else self.pid
-        another = self.ready and self.far is None and process is not None and shell not in (None, process.pid)
+        process = self.verdict.process
+        another = self.ready and self.far is None and process is not None and self.shell_pid not in (None, process.pid)
         return has_terminal(self.level, self.facts, self.pid) and not another and not self.leaving
 
     @property

@@ -643,8 +643,10 @@ class Session:
         return self._shell.refusals.get(nonce, "")
 
     def ended_with_its_shell(self, number: int) -> bool:
-        """Whether a command ended as its shell did, which was adopted in front of another one."""
+        """Whether a command ended as its shell did: one that was adopted, or the own one, whose place another took."""
         command = self.commands.ended(number)
+        if self._own_replaced and not command.level and number == self.track_of(self.meta.nonce).number:
+            return not command.proven
         return any(
             each.number == command.level
             and each.until is not None
@@ -653,6 +655,11 @@ class Session:
             for each in self._shell.file.levels
             if command.level and not command.proven
         )
+
+    def end_own_shell(self) -> None:
+        """Take note that another shell is at its prompt in the place of its own: what that ran has ended."""
+        if self._own_replaced:
+            self._shell.end_own()
 
     def sends_no_more(self, nonce: str) -> bool:
         """Whether a shell has said that its marks were taken out."""

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import time
+from dataclasses import replace
 
 from tmuxmcp.latedataclass import changed
 from tmuxmcp.launch.shells.bash import REPEATED_HOOK
@@ -217,6 +218,13 @@ class ShellView:
             own = self._tracks[self._nonce]
             offset = self._scanner.offset
             Checkpoint(self._nonce, offset, own, inner, self._numbers, self._proven).save(self._directory)
+
+    def end_own(self) -> None:
+        """Take note that the own shell has ended: another is in its place, and what it ran was what brought that."""
+        track = self._tracks[self._nonce]
+        if track.state is ShellState.RUNNING:
+            self._tracks[self._nonce] = changed(track, state=ShellState.STARTING)
+            self._index.take(_ended_with(replace(self._own, until=self.size), track))
 
     def begin_at(self, offset: int) -> None:
         """Scan nothing before this offset: no shell has sent marks there."""

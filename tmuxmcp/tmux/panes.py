@@ -115,14 +115,16 @@ class LastInput:
     left: InputLeftover
     option: str
     """What the pane's option says."""
+    program: str = ""
+    """Which program was to read it, as whoever typed it had it; empty: that is not known."""
 
     @classmethod
     def parse(cls, option: str) -> LastInput | None:
         """From the option; None: somebody else has set it."""
         if not option:
             return cls(0.0, InputLeftover.LINE, "")
-        found = re.fullmatch(r"([0-9]{1,15})-(line|command|lines|broken|open)", option)
-        return cls(int(found[1]) / 1000, InputLeftover(found[2]), option) if found else None
+        found = re.fullmatch(r"([0-9]{1,15})-(line|command|lines|broken|open)(?:-([0-9a-z]+))?", option)
+        return cls(int(found[1]) / 1000, InputLeftover(found[2]), option, found[3] or "") if found else None
 
 
 @dataclass(frozen=True)
@@ -566,6 +568,7 @@ async def type_input(
     bracketed: bool = False,
     condition: str = "",
     left: InputLeftover = InputLeftover.LINE,
+    program: str = "",
     adopting: str = "",
     ends: bool = False,
     person: bool = False,
@@ -578,6 +581,7 @@ async def type_input(
         bracketed: mark the bytes as a paste, if the program has asked for that.
         condition: a format that must hold as well.
         left: what it leaves behind, which the same step writes down.
+        program: which program is to read it, written down as well: digits and small letters; empty: not known.
         adopting: what must be known of a shell that is being adopted there; empty: none is.
         ends: it only ends what a call had begun, and is typed though somebody holds the pane by now.
         person: who holds the pane types it, as in a terminal that is attached; `condition` says that they hold it.
@@ -595,7 +599,7 @@ async def type_input(
     condition = f"#{{&&:#{{?pane_input_off,,1}},{condition}}}"
     condition = condition if ends or person else f"#{{&&:{IS_FREE},{condition}}}"
     steps = [command("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"copy-mode -q -t {pane.pane_id}")]
-    typed = f"{int(_boottime() * 1000)}-{left.value}"
+    typed = f"{int(_boottime() * 1000)}-{left.value}{f'-{program}' * bool(program)}"
     steps.append(remember(pane, "typed", typed))
     if stamp:
         condition = f"#{{&&:{_says(stamp.before)},{condition}}}"

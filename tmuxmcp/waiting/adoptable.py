@@ -20,13 +20,14 @@ from tmuxmcp.readiness.front import Front, front_of, read_bytes
 from tmuxmcp.readiness.proven import PROVEN
 from tmuxmcp.readiness.stack import stack_of
 from tmuxmcp.readiness.tmuxes import TMUX_CLIENT
+from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.prompts import shape
 from tmuxmcp.terminal.widths import clusters
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.panes import InputLeftover, LineOfCursor
+from tmuxmcp.tmux.panes import InputLeftover, LastInput, LineOfCursor
 
 TICK_S = 0.01
 """By so much may a process have begun later than the kernel says."""
@@ -221,6 +222,8 @@ async def note_prompt(session: Session, look: Look) -> Look:
     if not session.adopts or isinstance(await may_adopt(session, look), NotAdopted):
         await learn_prompt(session, look)
         return look
+    if process.pid == session.pid:
+        session.end_own_shell()
     session.unmarked_prompt = (process.pid, process.wakes, look.size)
     return replace(look, unmarked_prompt=session.unmarked_prompt)
 
@@ -297,11 +300,8 @@ def _unknown(front: Front, line: LineOfCursor, now: _KnownShell) -> NotAdopted |
     known = _KnownShell.parse(line.front)
     if known and (known.shell, known.depth) != (now.shell, now.depth):
         known = None
-    if (
-        known is None
-        and (last.left not in (InputLeftover.LINE, InputLeftover.COMMAND) or last.at_s > front.born_s + TICK_S)
-        and last.option
-    ):
+    entered_before = last.left in (InputLeftover.LINE, InputLeftover.COMMAND) and _began_since(front, last)
+    if known is None and not entered_before and last.option:
         return NotAdopted(f"the prompt of `{name}` is not known: it was not seen when it began", RETRY_ADOPTING_HINT)
     if not now.shape or (known and known.shape != now.shape):
         return NotAdopted(f"`{name}` shows a line that is not known as its prompt", RETRY_ADOPTING_HINT)
@@ -310,6 +310,13 @@ def _unknown(front: Front, line: LineOfCursor, now: _KnownShell) -> NotAdopted |
     if _person_since(line, last.at_s) or (known and known.typed == last.option):
         return NotAdopted(f"somebody else may have typed something to `{name}`", EMPTY_THEN_ENTER)
     return None
+
+
+def _began_since(front: Front, last: LastInput) -> bool:
+    """Whether the program of a shell certainly began after the last input: its process did, or took it on (exec)."""
+    pid, _, _ = last.program.partition("x")
+    replaced = pid == str(front.pid) and program_of(front.pid) not in ("", last.program)
+    return replaced or last.at_s <= front.born_s + TICK_S
 
 
 def _person_since(line: LineOfCursor, at_s: float) -> bool:

@@ -18,6 +18,7 @@ from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.waiting.adoptable import note_prompt
 from tmuxmcp.waiting.matching import who_holds
 
 BEGAN_NONE = "What was typed began no command: it was read as input, or there was nothing in it to run."
@@ -75,8 +76,11 @@ class AwaitedCommand:
 
     async def judged(self, look: Look) -> CommandEnd | None:
         """What has become of it; None: it goes on."""
-        if not look.marks and self.number is None:
+        runs = look.shell.state is ShellState.RUNNING and not look.replaced
+        if not look.marks and self.number is None and not runs:
             return NOTHING
+        if not look.marks and runs and look.ready and await all_logged(self.session, look.size):
+            await note_prompt(self.session, look)  # a shell at its prompt in the own one's place ends what that ran
         self._shells |= {number: level.nonce for number, level in self.session.commands.running_in(look).items()}
         if not self._settled:
             self._settle(look)
