@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from dataclasses import replace
 from typing import Any
@@ -289,5 +290,27 @@ def test_ssh_in_a_local_session_is_adopted_only_when_asked(agent: Agent, box: Bo
         assert (got["output"], got["shell"]["where"], got["shell"]["level"]) == ("42\n", "remote", 1), got
         assert run(agent, made, "exit 4")["exit_code"] == 4
         assert run(agent, made, "echo back")["shell"]["where"] == "own"
+    finally:
+        end(agent, made)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_nothing_is_typed_into_what_took_the_shell_s_place_there(agent: Agent, box: Box):
+    """Nothing tells that it is another program: fish is not asked whether its command is over."""
+    made = make(agent, f"{box.user('fish')}box")
+    try:
+        assert run(agent, made, "echo one")["output"] == "one\n"
+        send(agent, made, "exec sh -c 'stty -icanon -echo; echo reads; exec cat -v'", read="none")
+        agent.call("read", session_id=made["session_id"], wait_for="pattern", pattern="^reads", timeout_ms=LONG)
+
+        def printed() -> int:
+            return agent.call("read", session_id=made["session_id"], view="raw", since=0)["next_offset"]
+
+        before = printed()
+        for adopt in ("auto", "no"):
+            with pytest.raises(ToolFailed) as refused:
+                run(agent, made, "echo typed", adopt=adopt)
+            assert refused.value.code in ("NOT_A_SHELL", "SESSION_BUSY")
+        assert printed() == before  # it would show what it reads
     finally:
         end(agent, made)

@@ -92,7 +92,7 @@ async def _next_step(session: Session, pane: Pane, look: Look, judge: AtPrompt) 
             case PromptNeed.LOGGED:
                 seen = replace(seen, logged=await all_logged(session, look.size))
             case PromptNeed.LOST:
-                seen = replace(seen, lost=bool(session.gaps(look.shell.prompt_end, look.size)))
+                seen = replace(seen, lost=look.may_be_asked and bool(session.gaps(look.shell.prompt_end, look.size)))
             case PromptNeed.PATIENCE:
                 seen = replace(seen, patience_s=_patience_s(session, look))
     return said
@@ -112,7 +112,7 @@ def _seen(session: Session, look: Look) -> PromptFacts:
         leaves=look.leaves_prompt,
         listening=look.shell.listening,
         prompted=look.marks and look.shell.prompted is not None,
-        doubtful=look.unreported or look.may_be_untold or _may_be_forged(session, look),
+        doubtful=look.may_be_asked and (look.unreported or look.may_be_untold or _may_be_forged(session, look)),
         several=bool(terminals_in_one(look)),
     )
 

@@ -443,7 +443,8 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
         return None
     ran = typed.settled(session, look, job)
     doubtful = look.unreported or look.may_be_untold
-    if ran is None and not job.asked_prompt and (doubtful or typed.misses_its_end(session, look, job)):
+    doubtful = look.may_be_asked and (doubtful or typed.misses_its_end(session, look, job))
+    if ran is None and not job.asked_prompt and doubtful:
         job.asked_prompt = True
         await show_prompt(session, session.live())
     elif ran is None and look.unreported:

@@ -229,6 +229,11 @@ class Look(Scan):
         return has_terminal(self.level, self.facts, self.pid) and not another and not self.leaving
 
     @property
+    def may_be_asked(self) -> bool:
+        """The kernel would tell if another program were in the shell's place (exec): a question reaches nobody else."""
+        return self.level.where != "remote"
+
+    @property
     def at_editor(self) -> bool:
         """Our shell certainly waits for keys, and has read all that was typed."""
         reads = self.waiting is InputWait.EDITOR or (self.level.reads_lines and self.waiting is InputWait.LINE)
