@@ -8,7 +8,7 @@
 # on. Prompts look as they did; `$?` is untouched; set -u, -e and -x do no harm.
 #
 # Every expansion is quoted: IFS is the user's, and behind `\builtin` bash splits the words of `local` like those of any
-# command. Variables are globals with names of our own: a local cannot hide a `readonly status` of the user's.
+# command; under `set -k` it takes an assignment there for its environment, so `local` is given names alone. Variables are globals with names of our own: a local cannot hide a `readonly status` of the user's.
 #
 # Read by `--rcfile` with TMUXMCP_RC naming the user's own file, or at the first prompt by PROMPT_COMMAND.
 
@@ -92,7 +92,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     # Not told, so that the broker asks the kernel, where PWD names another directory: this one was renamed, or a
     # link changed, or the user set it. Nor where a readonly LC_ALL hides the bytes of a name.
     __tmuxmcp_urlpath= __tmuxmcp_each=
-    [[ ${PWD-} -ef . ]] && \builtin local LC_ALL=C && __tmuxmcp_url "$PWD"
+    [[ ${PWD-} -ef . ]] && \builtin local LC_ALL && LC_ALL=C && __tmuxmcp_url "$PWD"
     if ((__tmuxmcp_n > __tmuxmcp_from)); then
       __tmuxmcp_now=${EPOCHREALTIME-}
       __tmuxmcp_each=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${__tmuxmcp_now//[!0-9.,]/}$__tmuxmcp_late"
@@ -237,8 +237,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   # emptied, which tells that it was read. Where there is none, the line becomes an empty one, which changes nothing:
   # neither `$?` nor `$_`, which is why that is the last word of the call.
   __tmuxmcp_run() {
-    \builtin local __tmuxmcp_text=
-    READLINE_LINE= READLINE_POINT=0
+    \builtin local __tmuxmcp_text
+    __tmuxmcp_text= READLINE_LINE= READLINE_POINT=0
     if [[ ! $__tmuxmcp_given ]]; then
       __tmuxmcp_take
       \builtin return 0
@@ -270,13 +270,15 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
 
   # What comes before a NUL, as it is: in REPLY, which is never split, or without IFS where REPLY is readonly.
   __tmuxmcp_read() {
-    \builtin local __tmuxmcp_whole=1
+    \builtin local __tmuxmcp_whole
+    __tmuxmcp_whole=1
     if __tmuxmcp_free REPLY; then
-      \builtin local REPLY=
+      \builtin local REPLY
+      REPLY=
       \builtin read -rt 5 -d '' || __tmuxmcp_whole=
       __tmuxmcp_text=$REPLY
     else
-      \builtin local IFS= || \builtin :
+      \builtin local IFS && IFS= || \builtin :
       \builtin read -rt 5 -d '' __tmuxmcp_text || __tmuxmcp_whole=
     fi
     [[ $__tmuxmcp_whole ]]

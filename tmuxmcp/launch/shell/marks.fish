@@ -40,6 +40,8 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     end
     set -e TMUXMCP_NONCE TMUXMCP_HISTFILE
 
+    # The functions below read as much as fish does by default, whatever limit (fish_read_limit) the user has set.
+
     # Written to the terminal itself, whatever a command did to fish's own output.
     function __tmuxmcp_mark
         set -l job
@@ -69,6 +71,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     # SIGHUP ended the shell in the middle of a command: E says so, as fish then exits with a status that a command can have.
     # Or a function of the user's for a signal, none of fish's own, may have done so: then the command has ended before.
     function __tmuxmcp_exit --on-event fish_exit
+        set -l fish_read_limit 104857600
         test -n "$__tmuxmcp_begun"; or return
         if test -z "$__tmuxmcp_status"
             __tmuxmcp_mark 'E;k=h' $__tmuxmcp_over
@@ -80,6 +83,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     # A Ctrl-C can end each of these functions, and come between a command and its name: only marks of the very text that
     # was given carry that name.
     function __tmuxmcp_preexec --on-event fish_preexec
+        set -l fish_read_limit 104857600
         set -g __tmuxmcp_job
         set -g __tmuxmcp_begun 1
         if contains -- "$argv[1]" "$__tmuxmcp_given " "$__tmuxmcp_given"
@@ -105,6 +109,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
 
     function __tmuxmcp_prompt --on-event fish_prompt
         set -l last $status
+        set -l fish_read_limit 104857600
         test -n "$__tmuxmcp_status"; or set -g __tmuxmcp_status $last
         # Not told where PWD names another directory, as in bash.sh; nor before fish 3.6, which cannot say.
         set -l path
@@ -124,7 +129,8 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         end
         __tmuxmcp_mark A
         __tmuxmcp_mark B
-        for mode in (builtin bind --list-modes)
+        # The last is always there, also where all its keys were taken away.
+        for mode in (builtin bind --list-modes) default
             builtin bind -M $mode \e\[7777~ $__tmuxmcp_steps
         end
         # The user's own functions at the beginning of a command come before ours: what they print is not the command's.
@@ -161,6 +167,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     end
 
     function __tmuxmcp_listen
+        set -l fish_read_limit 104857600
         test -n "$__tmuxmcp_step"; or return
         if test $__tmuxmcp_step = listen
             __tmuxmcp_mark 'P;k=g'
@@ -172,6 +179,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     end
 
     function __tmuxmcp_run
+        set -l fish_read_limit 104857600
         test -n "$__tmuxmcp_step"; or return
         # A proof has 64 characters, and a name eight; what somebody typed meanwhile stands before them.
         set -g __tmuxmcp_next (builtin string sub --start=-8 -- "$__tmuxmcp_given_job")[-1]
@@ -231,6 +239,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     end
     # Takes the marks out of this shell again, for good.
     function __tmuxmcp_off
+        set -l fish_read_limit 104857600
         for mode in (builtin bind --list-modes)
             builtin bind -M $mode --erase \e\[7777~
         end

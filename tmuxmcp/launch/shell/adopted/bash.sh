@@ -32,7 +32,8 @@ else
 
   # Takes the marks out of this shell again, for good.
   __tmuxmcp_off() {
-    \builtin local IFS=$' \t\n'
+    \builtin local IFS
+    IFS=$' \t\n'
     __tmuxmcp_strip
     [[ ! ${__tmuxmcp_histexpand-} ]] || \builtin set -H
     [[ ${PS0-} == "$__tmuxmcp_user_ps0" ]] || PS0=$__tmuxmcp_user_ps0

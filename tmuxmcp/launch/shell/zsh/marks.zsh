@@ -148,6 +148,7 @@ __tmuxmcp_install() {
     functions[precmd]=$'__tmuxmcp_precmd\n'$functions[precmd]
   fi
   local map
+  builtin zle -N __tmuxmcp_run
   for map in emacs viins vicmd main; do
     builtin bindkey -M $map '\e[7777~' __tmuxmcp_run
   done
@@ -212,7 +213,6 @@ __tmuxmcp_begin() {
     [[ $__tmuxmcp_histfile == none ]] || typeset -g +x HISTFILE=$__tmuxmcp_histfile
   fi
   unset __tmuxmcp_histfile
-  builtin zle -N __tmuxmcp_run
   __tmuxmcp_precmd
   __tmuxmcp_prompts
   builtin unfunction __tmuxmcp_begin
@@ -245,7 +245,6 @@ __tmuxmcp_off() {
 
 if [[ -n ${__tmuxmcp_adopted-} ]]; then
   # Its first prompt is over, and files were read long ago.
-  builtin zle -N __tmuxmcp_run
   __tmuxmcp_install
 else
   # A system's welcome to new users asks questions that nobody answers.
