@@ -249,10 +249,9 @@ def test_page_does_what_it_says(agent: Agent):
     ]
     assert printed[0].startswith("3\n")
     assert "\ncompiling\n" in printed[0]
-    screen = agent.call(
-        "read", session_id="build", wait_for="pattern", pattern=r"-n is typed as it is\n.*-n.*", view="screen"
-    )
+    screen = agent.call("read", session_id="build", wait_for="pattern", pattern=r"-n: .*not found", view="screen")
     assert screen["outcome"] == "matched"
+    assert re.search(r"-n is typed as it is\n.*-n.*", screen["content"])
     assert set(re.findall(r"^\| `([a-z-]+)[ `]", page.read_text(), re.MULTILINE)) == {*NAMES}
     agent.call("destroy_session", session_id="build")
 

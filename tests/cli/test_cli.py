@@ -749,7 +749,7 @@ def test_read_goes_on_where_it_stopped(cli):
     cli("new", "--name", "x", "cat")
     assert cli.out("send", "x", "one", "--enter", "--wait", "pattern", "--pattern", r"^one\n") == "one\none\n"
     cli("send", "x", "two", "--enter", "--wait", "none")
-    assert cli.out("read", "-s", "x", "--wait", "pattern", "--pattern", r"two\ntwo\n") == "two\ntwo\n"
+    assert cli.out("read", "-s", "x", "--wait", "pattern", "--pattern", r"^two\n") == "two\ntwo\n"
     assert cli.out("read", "x") == ""
     assert cli.out("read", "x", "--since", "0").startswith("one\n")
     done = cli("read", "x", "--since", "0", "--max-bytes", "4")

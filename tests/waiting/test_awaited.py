@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.conftest import SLOW, TMUX, eventually, until_exists
@@ -226,8 +227,16 @@ async def test_who_has_none_waits_for_the_one_that_runs(broker: Broker, state_di
     by_script(state_dir, line, "Enter")
     await eventually(lambda: is_running(broker, line))
     assert told(await read(broker, timeout_ms=SOON_MS))[0] == "timeout"
-    (tmp_path / "go").touch()
-    assert told(await read(broker)) == ("command", line, 9)
+    found: list[r.ReadResult] = []
+
+    async def waits() -> None:
+        found.append(await read(broker))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(waits)
+        await anyio.wait_all_tasks_blocked()
+        (tmp_path / "go").touch()
+    assert told(found[0]) == ("command", line, 9)
     assert told(await read(broker)) == ("immediate", None, None)
 
 

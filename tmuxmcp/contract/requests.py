@@ -110,13 +110,11 @@ def _any_of(*words: str) -> tuple[PlainValidator, WithJsonSchema]:
     """One of these words, or a list of them: any one of those ends a wait."""
 
     def check(given: object) -> object:
-        wanted = [given] if isinstance(given, str) else given
-        known = isinstance(wanted, list | tuple) and wanted and all(each in words for each in wanted)
-        if not known or (len(wanted) > 1 and "none" in wanted):  # type: ignore[operator,arg-type]
-            raise PydanticCustomError(
-                "any_of", "Input should be {words}, or a list of these", {"words": ", ".join(words)}
-            )
-        return given if isinstance(given, str) else tuple(wanted)  # type: ignore[arg-type]
+        wanted = [given] if isinstance(given, str) else list(given) if isinstance(given, list | tuple) else []
+        if not wanted or not all(each in words for each in wanted) or (len(wanted) > 1 and "none" in wanted):
+            message = "Input should be {words}, or a list of these"
+            raise PydanticCustomError("any_of", message, {"words": ", ".join(words)})
+        return given if isinstance(given, str) else tuple(wanted)
 
     return PlainValidator(check), WithJsonSchema({"enum": [*words], "type": "string", "description": "Or a list"})
 
@@ -131,6 +129,7 @@ KEY_SCHEMA = {
             "type": "object",
             "properties": {"text": {"type": "string"}},
             "required": ["text"],
+            "additionalProperties": False,
         },
     ]
 }
@@ -178,9 +177,7 @@ class CreateSession(Request[r.CreateSessionResult]):
         HostUnreachable, TmuxFailed
     """
 
-    program: Annotated[
-        str, Field(description="Program to run; left out: the login shell"), FromSetting("program", only_told=True)
-    ] = ""
+    program: Annotated[str, Field(description="Left out: the login shell"), FromSetting("program", only_told=True)] = ""
     args: Annotated[Sequence[str], Field(description="Its arguments, exact: no shell")] = Field(default_factory=list)
     name: Annotated[str, Field(description="Becomes the session id")] = ""
     rows: Annotated[Rows, FromSetting("rows")] = UNSET
@@ -433,8 +430,7 @@ class Wait(Request[r.WaitResult]):
     "Search output", r.SearchResult, tools="core", acts="nothing", session="default", read_only=True, repeatable=True
 )
 class Search(Request[r.SearchResult]):
-    """Find a regex in everything a session printed, also what scrolled away. Each match has an offset for
-    read since=.
+    """Find a regex in everything a session printed. Each match has an offset for read since=.
 
     Raises:
         InvalidPattern, SessionNotFound, TimedOut

@@ -101,18 +101,18 @@ LAUNCHERS = ("uv", "uvx")
 INSTRUCTIONS = """\
 Live terminal sessions on tmux. They keep running between calls and when you disconnect.
 
-- Shell commands: `run`. You get the complete output and the exit code; cd, export and functions persist.
-- Programs that ask or draw (python, ssh, vim, less, installers): type with `send`, look with `read`.
-- `session_id` may be left out: you have a default session of your own, made on first use. Use \
+- Shell commands: `run`. You get the complete output and exit code; cd, export, functions persist.
+- Programs that ask or draw (python, vim, less, installers): type with `send`, look with `read`.
+- `session_id` may be left out: you have a default session of your own. Use \
 `create_session` with a `name` for a second terminal, another program, or one to share.
 - Waits end by themselves and say why in `outcome`: ready (the program waits for input), command, idle (silence: it \
 may be working), matched, exited, timeout, immediate. `evidence`: marks and kernel are facts, prompt a text, \
-quiet mere silence. `wait_for` may be a list: any of them. A timeout is no failure: the program goes on. Call \
-`read` with wait_for=command to get a command's exit code, wait_for=ready for other programs, or send key=C-c to \
-stop it. Do not start it again.
-- `read` gives what is new since your last read; view=screen shows the visible screen (use it for vim, less, \
+quiet silence. `wait_for` may be a list. A timeout is no failure: the program goes on. Call `read` with \
+wait_for=command to get a command's exit code, wait_for=ready for other programs, or send key=C-c to stop it. Do not \
+start it again.
+- `read` gives what is new since your last read; view=screen shows the visible screen (for vim, less, \
 menus), view=diff only its rows that changed since your last look.
-- Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`). \
+- Long output is cut in the middle; a line there says which offsets fetch the rest (`read since=`). \
 `search` finds text in all that was printed.
 - `mode` says what the terminal does: shell_prompt, running, line_input, password, pager, editor, fullscreen.
 - mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: call `request_user_input` with \

@@ -267,8 +267,8 @@ def _has_echo(look: Look) -> bool:
 
 def typed_now(session: Session, look: Look, lines: int) -> TypedNow:
     """What is about to be typed, by the commands that can read it or begin with it."""
-    runs = session.commands.running_in(look)
-    return TypedNow(look.size, lines, look.read_by if lines else max(runs, default=0))
+    number = max(session.commands.running_in(look), default=0)
+    return TypedNow(look.size, lines, look.read_by if lines else number, number)
 
 
 async def own_sequences(look: Look, what: Typing) -> Mapping[str, bytes]:

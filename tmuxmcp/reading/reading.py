@@ -296,13 +296,17 @@ def _command(
     number = answer.command
     if isinstance(asked, q.Read) and asked.command is not None:
         number = commandresults.command_of(session, look, asked.command).number
+    if wait.wants("command") and answer.outcome == "exited":
+        found = _ended_with_session(session, look)
+        if found and number in (None, found.number):
+            return found
     if number is None and wait.wants("command"):  # one that has ended since is left for the next wait
-        return _ended_with_session(session, look) if answer.outcome == "exited" else None
+        return None
     if number is None:
         numbers = commandresults.untold(session, look, call.caller)
         typed = wait.typed_now
         if typed:
-            behind = session.commands.ended_behind(typed.offset, [typed.read_by])
+            behind = session.commands.ended_behind(typed.offset, [typed.runs])
             numbers = [each for each in numbers if each in behind]
         number = numbers[-1] if numbers else None
     if number is None:

@@ -247,8 +247,9 @@ class Look(Scan):
 
     @property
     def read_by(self) -> int:
-        """Number of the command that waits for input, which is its own then; 0: no command is seen to."""
-        return self.shell.number if self.marks and self.ready and self.shell.state is ShellState.RUNNING else 0
+        """Number of the command that waits for input, or hides who does; 0: no command is seen to."""
+        reads = self.ready or self.waiting is InputWait.UNKNOWN
+        return self.shell.number if self.marks and reads and self.shell.state is ShellState.RUNNING else 0
 
     @property
     def unreported(self) -> bool:

@@ -37,7 +37,9 @@ class TypedNow:
     lines: int
     """How many lines it entered."""
     read_by: int = 0
-    """Number of the command that it is for: one that waited for input; of keys without Enter, one that ran. 0: none."""
+    """Number of the command that waited for it; of keys without Enter, of the one that ran. 0: none."""
+    runs: int = 0
+    """Number of the command that ran; 0: none."""
 
 
 @dataclass(frozen=True)
