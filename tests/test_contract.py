@@ -354,12 +354,13 @@ def test_since_moves_no_cursor_and_raw_is_base64(agent: Agent):
     agent.call("read")
     agent.run("true")
     agent.call("read", wait_for="ready")  # the prompt moves the terminal's cursor
-    eventually(lambda: agent.call("read", **since)["time"] is not None)  # times are noted now and then
     piece = agent.call("read", **since)
     assert (piece["content"], piece["next_offset"] - begun["start_offset"]) == ("one\n", 5)
     raw = agent.call("read", view="raw", **since)
     assert (raw["content"], raw["encoding"]) == ("b25lDQo=", "base64")
-    assert agent.call("read", **since) == piece | {"waited_ms": 0}
+    changing = ("waited_ms", "time")  # times are noted now and then; of what came late on a busy machine none is
+    again = agent.call("read", **since)
+    assert all(again[name] == value for name, value in piece.items() if name not in changing)
 
 
 @pytest.mark.parametrize(
