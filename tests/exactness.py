@@ -4,6 +4,15 @@ from __future__ import annotations
 
 Row = tuple[str, str | None, int]
 
+THROUGH_OTHERS = [
+    "exec > >(tee -a log) 2>&1",
+    "exec > >(tee -a log)",
+    "exec 2> >(tee -a log >&2)",
+    "exec > >(tee log | grep --line-buffered -v noise) 2>&1",
+    'exec > >(while read -r line; do sleep 0.1; echo "$line"; done) 2>&1',
+]
+"""What has bash and zsh print through other programs."""
+
 UNICODE = "äöü ß € 漢字 かな 한글 🙂 👍🏽 👨‍👩‍👧 ❤️ é नमस्ते"
 
 ANY_SHELL: list[Row] = [

@@ -14,7 +14,7 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
 from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
-from tests.exactness import BASH
+from tests.exactness import BASH, THROUGH_OTHERS
 from tmuxmcp.sessions.shellview import REMEMBERED_COMMANDS
 
 SOON_MS = int(1000 * SLOW)
@@ -349,13 +349,56 @@ def test_a_shell_that_repeats_what_it_reads(shell: Callable[..., dict]):
     assert "syntax error" in shell(")")["output"].splitlines()[-1]
 
 
-def test_stderr_of_the_shell_elsewhere(shell: Callable[..., dict], tmp_path: Path):
-    shell(f"exec 2>{tmp_path}/err")
+@pytest.mark.parametrize("elsewhere", ["exec 2>err", "exec 2>&-", "exec 2>/dev/null"])
+def test_stderr_of_the_shell_elsewhere(agent: Agent, shell: Callable[..., dict], tmp_path: Path, elsewhere: str):
+    shell(f"cd {tmp_path}; {elsewhere}")
     for status in (3, 4):
         result = shell(f"echo out; echo err >&2; (exit {status})", timeout_ms=LONG_MS)
         assert (result["output"], result["exit_code"], result["completed"]) == ("out\n", status, True), result
-    shell("exec 2>/dev/tty")
-    assert shell("echo both >&2")["output"] == "both\n"
+        assert "stderr is not the terminal" in result["note"]
+    agent.call("send", session_id=result["session_id"], text="echo sent; (exit 7)", enter=True)
+    assert agent.call("list_commands", session_id=result["session_id"])["commands"][-1]["exit_code"] == 7
+    shell(result["note"].split("`")[1])
+    both = shell("echo both >&2")
+    assert (both["output"], both["note"]) == ("both\n", None)
+
+
+def test_nothing_of_the_shell_goes_to_the_terminal(shell: Callable[..., dict]):
+    for closed in ("exec >&- 2>&-", "exec >/dev/null 2>&1"):
+        shell(closed)
+        result = shell("echo out; echo err >&2; (exit 3)", timeout_ms=LONG_MS)
+        assert (result["output"], result["exit_code"], result["completed"]) == ("", 3, True), result
+        shell("exec >/dev/tty 2>&1")
+        assert shell("echo back")["output"] == "back\n"
+
+
+@pytest.mark.parametrize("others", THROUGH_OTHERS)
+def test_a_shell_that_prints_through_other_programs(shell: Callable[..., dict], tmp_path: Path, others: str):
+    assert shell(f"cd {tmp_path}; {others}; echo first", timeout_ms=LONG_MS)["output"] == "first\n"
+    for command, output in (("echo x", "x\n"), ("echo err >&2", "err\n"), ("seq 3", "1\n2\n3\n"), (":", "")):
+        result = shell(f"{command}; (exit 3)", timeout_ms=LONG_MS)
+        assert (result["output"], result["exit_code"]) == (output, 3), result
+
+
+def test_a_start_up_file_that_has_the_shell_print_through_another_program(
+    agent: Agent, session_of_bash: Callable[..., str], tmp_path: Path
+):
+    (tmp_path / ".bashrc").write_text(f"exec > >(tee -a {tmp_path}/log) 2>&1\n")
+    session = session_of_bash(HOME=str(tmp_path))
+    for status in (3, 4):
+        result = agent.run(f"echo x; (exit {status})", session_id=session)
+        assert (result["output"], result["exit_code"], result["note"]) == ("x\n", status, None), result
+
+
+def test_a_program_that_passes_nothing_on(shell: Callable[..., dict]):
+    shell("exec > >(exec sleep 1000)", timeout_ms=LONG_MS)
+    result = shell("echo x; (exit 3)", timeout_ms=LONG_MS)
+    assert (result["output"], result["exit_code"], result["completed"]) == ("", 3, True), result
+    assert "cannot be told whether all of this output has come" in result["note"]
+    shell(result["note"].split("`")[3])
+    mended = shell("echo x")
+    assert (mended["output"], mended["note"]) == ("x\n", None)
+    shell("pkill -P $$ -x sleep")
 
 
 def test_prompts_made_from_prompts_do_not_grow(shell: Callable[..., dict]):

@@ -14,7 +14,7 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
 from tests.conftest import SLOW, no_first_run, until_exists
-from tests.exactness import FISH, ZSH
+from tests.exactness import FISH, THROUGH_OTHERS, ZSH
 from tmuxmcp.launch.shells import COMMAND_KEY
 
 SHELLS = [
@@ -211,6 +211,17 @@ def test_output_sent_elsewhere_for_good(shell: Run, program: str, home: Path):
     assert shell("echo hidden; (exit 3)")["exit_code"] == 3
     shell("exec >/dev/tty 2>&1")
     assert shell(f"cat {home}/out")["output"] == "hidden\n"
+
+
+@zsh_only
+@pytest.mark.parametrize("others", THROUGH_OTHERS)
+def test_a_zsh_that_prints_through_other_programs(shell: Run, home: Path, others: str):
+    assert shell(f"cd {home}; {others}; echo first", timeout_ms=LONG_MS)["output"] == "first\n"
+    for command, output in (("echo x", "x\n"), ("echo err >&2", "err\n"), ("seq 3", "1\n2\n3\n")):
+        result = shell(f"{command}\n(exit 3)", timeout_ms=LONG_MS)
+        assert (result["output"], result["exit_code"], result["note"]) == (output, 3, None), result
+    shell("exec >/dev/tty 2>&1", timeout_ms=LONG_MS)
+    assert shell("[[ -o prompt_sp ]] && printf y")["output"] == "y"
 
 
 UNFINISHED = {
@@ -583,6 +594,11 @@ def test_a_zsh_whose_hooks_were_taken_away_is_asked(shell: Run, tmp_path: Path, 
     result = shell(f"echo ran >>{tmp_path}/did; echo next; sh -c 'exit 4'", timeout_ms=LONG_MS)
     assert (result["output"], result["exit_code"], result["note"]) == ("next\n", 4, None), result
     assert (tmp_path / "did").read_text() == "ran\nran\n"
+
+
+def test_a_command_that_fills_its_row_is_shown(shared: Run):
+    for width in range(60, 80):
+        assert shared("echo " + "x" * (width - len("echo ")))["note"] is None, width
 
 
 SLOW_TO_LEAVE = "zmodload zsh/zselect; TRAPDEBUG() { [[ ${funcstack[2]-} != __tmuxmcp_run ]] || zselect -t 30 }"

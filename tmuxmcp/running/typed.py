@@ -10,7 +10,6 @@ Judges; types nothing and waits for nothing.
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 
@@ -31,7 +30,7 @@ from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.ssh.client import SSH_FAILED
-from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
+from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo, shows_nothing
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.waiting.matching import Match
@@ -41,9 +40,6 @@ STANDS_S = 1.0
 
 SHOWN_BYTES = 1024
 """Bytes behind a prompt that tell whether the line editor showed anything there."""
-
-ECHOED_LINE = re.compile(rb" *[!-~][ -~]*\r\n(?:\x1b\[\?2004l\r)?")
-"""What most line editors show of a command, which nothing takes away again: it need not be read as a terminal does."""
 
 PROMPT_JOB = "prompted"
 """What a keyed shell is given instead of a command's name, to have it say at which prompt it is."""
@@ -60,6 +56,18 @@ TELLS_NO_MORE = (
 
 LATE_END_NOTE = "The shell told the end only when it was asked, as something changed {hook} or made it readonly."
 """What a caller is told who got an answer by asking."""
+
+STDERR_ELSEWHERE = (
+    "The shell's stderr is not the terminal: its prompt and what is typed are not shown there, nor are errors. To mend "
+    "that, run `exec 2>/dev/tty`, if this did not."
+)
+"""Of a shell that prints its prompts to stderr."""
+
+MORE_FOLLOWS = (
+    "The shell prints through another program (`exec > >(...)`), and it cannot be told whether all of this output has "
+    "come: the rest may stand in that of a later command. To mend that, run `exec >/dev/tty 2>&1`, if this did not."
+)
+"""Of a command whose shell could not wait for that."""
 
 HOOKS_PRINT = "The output may end with what {hook} printed before the shell told the end."
 """Of a command that has put something before our own hook."""
@@ -160,6 +168,8 @@ class RunOutcome:
     """The terminal showed nothing of it when it was typed."""
     match: Match | None = None
     """What was waited for, if it was printed."""
+    stderr_elsewhere: bool = False
+    """As its shell prints that to stderr, which is not the terminal."""
 
     def __post_init__(self) -> None:
         assert self.start <= self.end, f"output from {self.start} to {self.end}"
@@ -240,17 +250,17 @@ def left_behind(look: Look, ran: RunOutcome) -> str | None:
     """What programs of before have left of the terminal at whose prompt a command was typed; None if it is in order."""
     # Behind ssh and its like the terminal here is left raw, and says nothing of the one there.
     facts, pane = look.far if look.level.carrier else look.facts, look.pane
+    elsewhere = ran.unseen and ran.stderr_elsewhere
     found = [
-        "it shows nothing of what is typed (echo is off, or the shell's stderr is elsewhere)" * ran.unseen,
+        "it shows nothing of what is typed (echo is off)" * (ran.unseen and not elsewhere),
         "newlines do not return to the first column" * (facts is not None and not facts.returns),
         "it asks for the mouse" * (pane is not None and pane.wants_mouse),
         "the alternate screen is on" * (pane is not None and pane.alternate_screen),
     ]
     told = [each for each in found if each]
     mend = "`tput rmcup; reset`" if told and told[-1] == found[-1] else "`reset`"
-    if not told:
-        return None
-    return f"A program had left the terminal changed: {'; '.join(told)}. To mend that, run {mend}, if this did not."
+    changed = f"A program had left the terminal changed: {'; '.join(told)}. To mend that, run {mend}, if this did not."
+    return joined_notes(STDERR_ELSEWHERE * elsewhere, changed * bool(told))
 
 
 def is_empty(text: str) -> bool:
@@ -347,9 +357,11 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
             * missing,
             _hook_note(session, job, LATE_END_NOTE) * finished.late,
             _hook_note(session, job, HOOKS_PRINT) * (finished.behind_hooks and _ends_with_text(session, start, end)),
+            MORE_FOLLOWS * finished.more_follows,
         ),
         number=None if finished.output_start is None else finished.number,
         unseen=not is_empty(job.text) and finished.output_start is not None and _blank(session, finished),
+        stderr_elsewhere=finished.stderr_elsewhere,
     )
 
 
@@ -373,7 +385,7 @@ def _blank(session: Session, finished: Finished) -> bool:
     if session.log.head() > start or session.gaps(start, finished.echo_end):
         return False
     shown = session.log.read(start, min(size, SHOWN_BYTES))
-    return not ECHOED_LINE.fullmatch(shown) and not plain(shown, session.cols, session.rows).text.strip()
+    return shows_nothing(shown)
 
 
 def _hook_note(session: Session, job: Job, note: str) -> str:

@@ -355,9 +355,9 @@ class Commands:
         held = self._was_held(finished)
         typed = self._input_of_call(finished, shown, expanded=expanded, held=held)
         if typed is None:
-            return _clean(shown), "agent" if finished.job else "person" if held else "other", caller
+            return _clean(shown or None), "agent" if finished.job else "person" if held else "other", caller
         exact = typed.whole and not expanded and (not shown or _echo(typed, shown) is not Echo.WITHIN)
-        return _clean(typed.text if exact else shown), typed.by, typed.caller
+        return _clean(typed.text if exact else shown or None), typed.by, typed.caller
 
     def _reads_stdin(self, finished: Finished) -> bool:
         """Whether it reads what a call gave it, instead of the terminal."""

@@ -34,7 +34,7 @@ REMEMBERED_COMMANDS = 64
 SCANNED_BYTES = 4 * LOG_READ_BYTES
 """How much is scanned at once: others may go on in between."""
 
-HOOK_BYTES = 128
+HOOK_BYTES = 512
 """Bytes before the end of a command in which `REPEATED_HOOK` is."""
 
 CLOCKS_DIFFER_S = 1.0

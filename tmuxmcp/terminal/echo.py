@@ -54,6 +54,14 @@ def _comparable(text: str) -> str:
     return "".join(char for char in text if "!" <= char <= "~").replace("^J", "")
 
 
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
+
+
+def shows_nothing(data: bytes) -> bool:
+    """Whether a line editor showed no character, be it only for a moment: one that fills a row erases the next."""
+    return not _SEQUENCE.sub(b"", data).translate(None, bytes(range(0x21)))
+
+
 _PASTE_MODE_OFF = re.compile(rb"\x1b\[\?2004l\r(?:\x1b\[[0-9]*B)?(?:\r+\n)?")
 """bash goes to the next line before it, zsh after."""
 

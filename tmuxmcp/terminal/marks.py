@@ -12,9 +12,10 @@ in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=
 command where the shell knows it, as `cmdline_url=`. `k=l` with D: no hook told of the end, and the shell says it when
 it is asked, at its next prompt; `k=v`: bash repeats what it reads, and so the line by which it says this; `k=b`: the
 command ran; `k=n`: nothing of the line ran, as it was refused or interrupted. `h=1` with D: what the user has run at
-each prompt may have run before. `P;k=e`: what comes before C is neither echo nor output (bash's PS0). `P;k=p` with
-`sh=` answers the line by which a shell is adopted: who it is. `P;k=u`: it sends no more marks. `P;k=i`: it is at this
-prompt, and runs nothing.
+each prompt may have run before. `w=1` with D: some of the output may come later, through another program. `s=1` with
+C: the shell's stderr is not the terminal. `P;k=e`: what comes before C is neither echo nor output (bash's PS0). `P;k=p`
+with `sh=` answers the line by which a shell is adopted: who it is. `P;k=u`: it sends no more marks. `P;k=i`: it is at
+this prompt, and runs nothing.
 
 All that is in the log, also the nonce: a program can print it too. So D and E carry `p=`, a part of the proof that the
 shell was given with the command (`proofs`), where it was. Such a command is promised: D and E without its proof are
@@ -47,7 +48,7 @@ SETS_TRAP = re.compile(r"\btrap\b")
 """A command that may set a trap, which bash and its like do not tell of before the next prompt."""
 
 _OPENER = b"\x1b]133;"
-_MARK = re.compile(rb"\x1b\]133;([ABCDEP])((?:;[^\x00-\x1f;]{0,%d}){1,9})(?:\x07|\x1b\\)" % LONGEST_MARK)
+_MARK = re.compile(rb"\x1b\]133;([ABCDEP])((?:;[^\x00-\x1f;]{0,%d}){1,10})(?:\x07|\x1b\\)" % LONGEST_MARK)
 _SECONDS_FIELD = re.compile(r"[0-9]{1,12}(?:[.,][0-9]{1,9})?")
 _UNFINISHED_MARK = re.compile(rb"\x1b\]133;[^\x00-\x1f]*\x1b?\Z")
 
@@ -90,6 +91,10 @@ class Mark:
     """P with `p`: the shell, as it calls itself."""
     what: str = ""
     """P with `x`: the variable that stands in the way."""
+    more_follows: bool = False
+    """D: some of the output may come only later, through another program."""
+    stderr_elsewhere: bool = False
+    """C: the shell's stderr, to which it prints its prompt and what is typed, is not the terminal."""
     proof: str = ""
     """D, E: the half of a proof that comes with it."""
 
@@ -151,6 +156,8 @@ class MarkScanner:
             who=options.get("sh", ""),
             what=options.get("what", ""),
             behind_hooks="h" in options,
+            more_follows="w" in options,
+            stderr_elsewhere="s" in options,
             proof=options.get("p", ""),
         )
 
@@ -238,6 +245,10 @@ class Finished:
     """The shell said so only when it was asked: its hooks had been taken away."""
     behind_hooks: bool = False
     """What the user has run before a prompt may have printed the end of the output."""
+    more_follows: bool = False
+    """Some of its output may come only later, through another program that the shell prints to."""
+    stderr_elsewhere: bool = False
+    """What the shell prints to stderr, as its prompt, went elsewhere than to the terminal."""
     proven: bool = False
     """Certainly its shell says so: by the proof that it was given with the command."""
     repeats: bool = False
@@ -275,6 +286,8 @@ class ShellTrack:
     """A signal ended the shell in the middle of the command, as it says."""
     trapped: bool = False
     """The shell has a trap for a signal, which may have ended it in the middle of the command."""
+    stderr_elsewhere: bool = False
+    """When the command began, the shell's stderr was not the terminal."""
     redrawn: int | None = None
     """Where, behind a command's beginning, the prompt of that command was drawn anew: nothing told that it ended."""
     refused: tuple[str, str, int] | None = None
@@ -419,6 +432,7 @@ class ShellTrack:
             ended=None,
             broken_off=False,
             trapped=mark.why == "t",
+            stderr_elsewhere=mark.stderr_elsewhere,
             redrawn=None,
             promise=None,
         )
@@ -482,6 +496,8 @@ class ShellTrack:
             text,
             late,
             mark.behind_hooks and self.ended is None,
+            mark.more_follows,
+            ran and self.stderr_elsewhere,
             repeats=mark.why == "v",
             ran=said,
         )

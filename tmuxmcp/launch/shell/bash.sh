@@ -37,9 +37,9 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   __tmuxmcp_given=$TMUXMCP_GIVEN
   # Prompts are counted from here on: in a shell that takes the marks in later, after those of the shells around it.
   __tmuxmcp_from=${TMUXMCP_NUMBER:-0}
-  __tmuxmcp_n=$__tmuxmcp_from
-  __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late= __tmuxmcp_proof= __tmuxmcp_told= __tmuxmcp_tell=
-  __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_e= __tmuxmcp_s= __tmuxmcp_traps=
+  __tmuxmcp_n=$__tmuxmcp_from __tmuxmcp_slow=0
+  __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late= __tmuxmcp_proof= __tmuxmcp_told= __tmuxmcp_tell= __tmuxmcp_owed=
+  __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_e= __tmuxmcp_s= __tmuxmcp_traps= __tmuxmcp_status=0
 
   # The working directory as a URL path; LC_ALL is C.
   __tmuxmcp_url() {
@@ -58,8 +58,11 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
 
   # First of the prompt commands: the command is done.
   __tmuxmcp_first() {
-    ! __tmuxmcp_knows_status "$__tmuxmcp_before" || __tmuxmcp_tell_end "$1"
-    \builtin return "$1"
+    # `set -a` exports what is set here: it is ours alone.
+    \builtin local -
+    \builtin set +a
+    __tmuxmcp_status=$1
+    [[ $__tmuxmcp_owed ]] || ! __tmuxmcp_knows_status "$__tmuxmcp_before" || __tmuxmcp_over "$1"
   }
 
   # Whether `$?` is the command's where a text of ours calls: at the beginning of an element of PROMPT_COMMAND. Behind
@@ -74,17 +77,56 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     [[ $__tmuxmcp_leads ]]
   }
 
-  # Written to the terminal itself, whatever `exec >file` did.
+  # Written to the terminal itself, whatever `exec >file` did, and behind what comes there through other programs.
+  # A Ctrl-C may end this function anywhere, and then it runs once more: what is owed is told as it was.
   __tmuxmcp_tell_end() {
-    [[ ! ${__tmuxmcp_histexpand-} ]] || \builtin set -H
-    # `set -a` exports what is set here: it is ours alone.
-    \builtin local -
-    \builtin set +a
-    # A Ctrl-C may end this function anywhere, and then it runs once more: what was to be told is told as it was.
-    [[ $__tmuxmcp_tell ]] || __tmuxmcp_over "$1"
-    \builtin printf %s "$__tmuxmcp_tell" >/dev/tty
-    \builtin unset -v __tmuxmcp_begun __tmuxmcp_drawn __tmuxmcp_histexpand _tm_a _tm_s _tm_t _tm_d
-    __tmuxmcp_tell=
+    if [[ $__tmuxmcp_owed ]]; then
+      [[ ! ${__tmuxmcp_histexpand-} ]] || \builtin set -H
+      \builtin local -
+      \builtin set +a
+      __tmuxmcp_drain || __tmuxmcp_tell=${__tmuxmcp_tell/;aid=/;w=1;aid=}
+      \builtin printf %s "$__tmuxmcp_tell" >/dev/tty
+      \builtin unset -v __tmuxmcp_begun __tmuxmcp_drawn __tmuxmcp_histexpand _tm_a _tm_s _tm_t _tm_d
+      __tmuxmcp_tell= __tmuxmcp_owed=
+    fi
+    \builtin return "$__tmuxmcp_status"
+  }
+
+  # Where what the shell prints goes through other programs (`exec > >(tee log) 2>&1`), wait until these have passed it on:
+  # to 8, which is stdout, and 9, which is stderr. False where they do not in time, or where that cannot be seen.
+  __tmuxmcp_drain() {
+    [[ -p /dev/fd/8 || -p /dev/fd/9 ]] || \builtin return 0
+    \builtin local __tmuxmcp_tries
+    \builtin set +f
+    for ((__tmuxmcp_tries = __tmuxmcp_slow ? 20 : 120; __tmuxmcp_tries; __tmuxmcp_tries--)); do
+      __tmuxmcp_passed_on /dev/fd/8 && __tmuxmcp_passed_on /dev/fd/9 && __tmuxmcp_slow=0 && \builtin return 0
+      \builtin command sleep "0.0$((__tmuxmcp_tries > 100 ? 1 : 5))"
+    done
+    __tmuxmcp_slow=1
+    \builtin return 1
+  }
+
+  # Whether nothing is under way in a pipe: it is empty, and who reads it waits for more, or for a child that does. The
+  # same of the pipes that those write to.
+  __tmuxmcp_passed_on() {
+    [[ -p $1 ]] || \builtin return 0
+    ! \builtin read -rt 0 <"$1" || \builtin return 1
+    \builtin local __tmuxmcp_reads= __tmuxmcp_process __tmuxmcp_how
+    for __tmuxmcp_process in /proc/[0-9]*/fd/0; do
+      [[ $__tmuxmcp_process -ef $1 ]] || \builtin continue
+      __tmuxmcp_process=${__tmuxmcp_process%/fd/0} __tmuxmcp_how=
+      \builtin read -r __tmuxmcp_how <"$__tmuxmcp_process/wchan" || [[ $__tmuxmcp_how ]] || \builtin continue
+      case $__tmuxmcp_how in
+      *pipe_read | pipe_wait)
+        __tmuxmcp_reads=1
+        ((${#FUNCNAME[@]} > 8)) || { __tmuxmcp_passed_on "$__tmuxmcp_process/fd/1" &&
+          __tmuxmcp_passed_on "$__tmuxmcp_process/fd/2"; } || \builtin return 1
+        ;;
+      *wait* | *sigsuspend*) ;;
+      *) \builtin return 1 ;;
+      esac
+    done
+    [[ $__tmuxmcp_reads ]]
   }
 
   # What there is to tell of a command that is over. From the last line on, the next prompt is under way.
@@ -108,7 +150,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       __tmuxmcp_host=${HOSTNAME-}
       __tmuxmcp_each+=$'\e]7;file://'"${__tmuxmcp_host//[!A-Za-z0-9._-]/}$__tmuxmcp_urlpath"$'\a'
     fi
-    __tmuxmcp_tell=$__tmuxmcp_each __tmuxmcp_n=$((__tmuxmcp_n + 1)) __tmuxmcp_open=1 __tmuxmcp_job= __tmuxmcp_proof=
+    __tmuxmcp_tell=$__tmuxmcp_each __tmuxmcp_owed=1
+    __tmuxmcp_n=$((__tmuxmcp_n + 1)) __tmuxmcp_open=1 __tmuxmcp_job= __tmuxmcp_proof=
   }
 
   # Last of them: wrap the prompts again where the user's own commands changed them. The marks say what variables hold
@@ -118,7 +161,10 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   __tmuxmcp_last() {
     \builtin local -
     \builtin set +a
-    [[ $__tmuxmcp_open ]] || ! __tmuxmcp_knows_status "$__tmuxmcp_after" || __tmuxmcp_tell_end "$1" || \builtin :
+    if [[ ! $__tmuxmcp_open && $1 ]] && __tmuxmcp_knows_status "$__tmuxmcp_after"; then
+      __tmuxmcp_over "$1"
+      __tmuxmcp_tell_end || \builtin :
+    fi
     __tmuxmcp_open=
     __tmuxmcp_tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
     __tmuxmcp_look_for_traps
@@ -131,6 +177,11 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       __tmuxmcp_c="\e]133;C;$__tmuxmcp_tag;job=?$__tmuxmcp_traps\a" __tmuxmcp_e="\e]133;P;k=e;$__tmuxmcp_tag\a"
       __tmuxmcp_each=$__tmuxmcp_tag
     fi
+    if [[ ! -t 9 ]] && \builtin shopt -q promptvars; then
+      # What PS0 prints goes where stderr goes, late or never: C comes from what it calls.
+      [[ -e /dev/fd/9 ]] && __tmuxmcp_c='9>&2 8>&2' || __tmuxmcp_c='9>&- 8>&-'
+      __tmuxmcp_c="\${__tmuxmcp_begun=}\$({ __tmuxmcp_begins; } $__tmuxmcp_c 2>/dev/null)"
+    fi
     __tmuxmcp_a="\[\e]133;A;$__tmuxmcp_each\a\]" __tmuxmcp_b="\[\e]133;B;$__tmuxmcp_each\a\]"
     __tmuxmcp_s="\[\e]133;P;k=s;$__tmuxmcp_each\a\]"
     # What the user's own PS0 prints is neither the line editor's nor the command's.
@@ -140,6 +191,14 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     [[ -t 9 && ${PS1-} == *"$__tmuxmcp_b"* ]] || __tmuxmcp_show
     __tmuxmcp_install
     \builtin return 0
+  }
+
+  # C, behind what the line editor has printed.
+  __tmuxmcp_begins() {
+    __tmuxmcp_drain || \builtin :
+    __tmuxmcp_now=${EPOCHREALTIME-}
+    \builtin printf '\e]133;C;%s;s=1%s%s\a' "$__tmuxmcp_tag" "${__tmuxmcp_job:+;job=$__tmuxmcp_job}$__tmuxmcp_traps" \
+      "${__tmuxmcp_now:+;t=$__tmuxmcp_now}" >/dev/tty
   }
 
   # Whether a trap for a signal may end the shell in the middle of a command, which C tells: the shell then exits with a
@@ -178,7 +237,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       # Else a command uses the line editor: `read -e`.
       [[ ${__tmuxmcp_drawn+set} ]] || \builtin return 0
       __tmuxmcp_late=';k=l'
-      __tmuxmcp_tell_end "$1" || \builtin :
+      [[ $__tmuxmcp_owed ]] || __tmuxmcp_over "$1"
+      __tmuxmcp_tell_end || \builtin :
       __tmuxmcp_late=
     fi
     if [[ ${PS0-} == *"$__tmuxmcp_c"* || ! ${PS0+set} ]]; then
@@ -191,12 +251,27 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     fi
     __tmuxmcp_show
     \builtin printf '\e]133;P;k=i;%s\a' "$__tmuxmcp_tag" >/dev/tty
+    \builtin return 0
+  }
+
+  __tmuxmcp_keep_status() {
+    \builtin local -
+    \builtin set +a
+    __tmuxmcp_status=$1
+  }
+
+  # Make a text that calls one of ours, with stdout as 8 and stderr as 9; and once more without those where the user has
+  # closed one, or where that is another's status (`$?`).
+  __tmuxmcp_quietly() {
+    \builtin printf -v "$1" '{ %s; } 9>&2 2>/dev/null 8>&1 >/dev/null || { %s; } 8>&- 9>&- >/dev/null 2>&1' "$2" "${3-$2}"
   }
 
   # Keep ours first and last, around whatever is there. `set -x` and traps (DEBUG) print nothing into their output.
   # Before 5.1 all are one text: ours hands on `$?`, which `&&` keeps from `set -e`.
-  __tmuxmcp_before='{ __tmuxmcp_first "$?" && \builtin :; } >/dev/null 2>&1'
-  __tmuxmcp_after='{ __tmuxmcp_last "$?"; } 9>&2 >/dev/null 2>&1'
+  __tmuxmcp_before='{ __tmuxmcp_first "$?"; } >/dev/null 2>&1; '
+  __tmuxmcp_quietly __tmuxmcp_each '__tmuxmcp_tell_end && \builtin :'
+  __tmuxmcp_before+=$__tmuxmcp_each
+  __tmuxmcp_quietly __tmuxmcp_after '__tmuxmcp_last "$?"' '__tmuxmcp_last ""'
   __tmuxmcp_install() {
     __tmuxmcp_free PROMPT_COMMAND || \builtin return 0
     if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then
@@ -247,13 +322,16 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     if [[ -s $__tmuxmcp_given/$__tmuxmcp_job ]] && __tmuxmcp_read <"$__tmuxmcp_given/$__tmuxmcp_job"; then
       \builtin : >|"$__tmuxmcp_given/$__tmuxmcp_job"
       READLINE_LINE=$__tmuxmcp_text READLINE_POINT=${#__tmuxmcp_text}
-      # Nothing that readline prints comes to the terminal, nor does PS0.
-      [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job$__tmuxmcp_traps" >/dev/tty
+      __tmuxmcp_begin_unseen
     else
       \builtin printf '\e]133;P;k=r;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
       __tmuxmcp_job= __tmuxmcp_proof=
     fi
+    \builtin return 0
   }
+
+  # Nothing that readline prints comes to the terminal, nor does a PS0 that is no call of ours.
+  __tmuxmcp_begin_unseen() { [[ -t 9 || ${PS0-} == *__tmuxmcp_begins* ]] || __tmuxmcp_begins; }
 
   # Neither exported (`set -a`) nor traced, wherever `set -x` writes to (BASH_XTRACEFD).
   __tmuxmcp_read_name() {
@@ -292,7 +370,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       # `!` is no earlier command, whatever the user has it mean.
       [[ $- != *H* ]] || __tmuxmcp_histexpand=1
       \builtin set +H
-      [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job$__tmuxmcp_traps" >/dev/tty
+      __tmuxmcp_begin_unseen
     else
       \builtin printf '\e]133;P;k=r;%s\a' "$__tmuxmcp_tag" >/dev/tty
     fi
@@ -321,11 +399,14 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   # second accepts the line. Another asks.
   {
     \builtin bind 'set enable-bracketed-paste on'
+    __tmuxmcp_quietly __tmuxmcp_run_text '__tmuxmcp_run "$_"'
+    __tmuxmcp_quietly __tmuxmcp_ask_text '__tmuxmcp_ask "$__tmuxmcp_status" "$_"'
+    __tmuxmcp_ask_text="{ __tmuxmcp_keep_status \"\$?\" \"\$_\"; } >/dev/null 2>&1; $__tmuxmcp_ask_text"
     for __tmuxmcp_each in emacs vi-insert vi-command; do
-      \builtin bind -m "$__tmuxmcp_each" -x '"\e[7775~": { __tmuxmcp_run "$_"; } 9>&2 >/dev/null 2>&1'
+      \builtin bind -m "$__tmuxmcp_each" -x "\"\\e[7775~\": $__tmuxmcp_run_text"
       \builtin bind -m "$__tmuxmcp_each" '"\e[7776~": accept-line'
       \builtin bind -m "$__tmuxmcp_each" '"\e[7777~": "\e[7775~\e[7776~"'
-      \builtin bind -m "$__tmuxmcp_each" -x '"\e[7778~": { __tmuxmcp_ask "$?" "$_"; } 9>&2 >/dev/null 2>&1'
+      \builtin bind -m "$__tmuxmcp_each" -x "\"\\e[7778~\": $__tmuxmcp_ask_text"
     done
   } 2>/dev/null
 
@@ -343,11 +424,13 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     PROMPT_COMMAND=${PROMPT_COMMAND//"$TMUXMCP_FIRST_PROMPT"/:}
     \builtin declare +x PROMPT_COMMAND
     \builtin unset TMUXMCP_FIRST_PROMPT
-    { __tmuxmcp_tell_end 0 && __tmuxmcp_last 0; } 9>&2 2>/dev/null
+    __tmuxmcp_over 0
+    { __tmuxmcp_tell_end && __tmuxmcp_last 0; } 9>&2 2>/dev/null
   elif __tmuxmcp_free PROMPT_COMMAND 2>/dev/null; then
     __tmuxmcp_install
   elif { __tmuxmcp_free PS0 && __tmuxmcp_free PS1; } 2>/dev/null; then
     # These alone tell that a command begins and that a prompt comes; the key that asks does the rest.
-    { __tmuxmcp_tell_end 0 && __tmuxmcp_last 0; } 9>&2 2>/dev/null
+    __tmuxmcp_over 0
+    { __tmuxmcp_tell_end && __tmuxmcp_last 0; } 9>&2 2>/dev/null
   fi
 fi

@@ -73,7 +73,7 @@ def _bare(lines: bool) -> list[tuple[str, ...]]:
     return [(*plain, "--noediting", "-i") if lines else (*plain, "-i")]
 
 
-REPEATED_HOOK = re.compile(rb'\{ __tmuxmcp_first "\$\?" && \\builtin :; \} >/dev/null 2>&1\r?\n\Z')
+REPEATED_HOOK = re.compile(rb'\{ __tmuxmcp_first "\$\?"; \} [^\n]*\n\Z')
 """What bash prints at the end of a command's output under `set -v`: the line of ours that tells of that end."""
 
 BASH = Shell(

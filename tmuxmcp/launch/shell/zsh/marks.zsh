@@ -25,22 +25,63 @@ __tmuxmcp_url() {
   __tmuxmcp_urlpath=${1//(#m)[^A-Za-z0-9\/._~-]/%${(l:2::0:)$(([##16] #MATCH))}}
 }
 
+# Where what is printed goes through other programs (`exec > >(tee log)`), wait until these have passed it on, as in bash.sh.
+typeset -gHi __tmuxmcp_slow=0
+__tmuxmcp_drain() {
+  [[ -p /dev/fd/1 || -p /dev/fd/2 ]] || return 0
+  builtin zmodload zsh/zselect 2>/dev/null || return 1
+  local -i tries
+  for (( tries = __tmuxmcp_slow ? 20 : 120; tries; tries-- )); do
+    if __tmuxmcp_passed_on /dev/fd/1 && __tmuxmcp_passed_on /dev/fd/2; then
+      __tmuxmcp_slow=0
+      return 0
+    fi
+    builtin zselect -t $(( tries > 100 ? 1 : 5 )) || builtin :
+  done
+  __tmuxmcp_slow=1
+  return 1
+}
+
+__tmuxmcp_passed_on() {
+  [[ -p $1 ]] || return 0
+  local process how reads=
+  local -a ready
+  ! { builtin zselect -a ready -t 0 -r 0 } <$1 2>/dev/null || return 1
+  for process in /proc/<->/fd/0(N); do
+    [[ $process -ef $1 ]] || continue
+    process=${process%/fd/0} how=
+    { builtin read -r how <$process/wchan || [[ -n $how ]] } 2>/dev/null || continue
+    case $how in
+      (*pipe_read|pipe_wait)
+        reads=1
+        (( $#funcstack > 8 )) || { __tmuxmcp_passed_on $process/fd/1 && __tmuxmcp_passed_on $process/fd/2 } || return 1
+        ;;
+      (*wait*|*sigsuspend*) ;;
+      (*) return 1 ;;
+    esac
+  done
+  [[ -n $reads ]]
+}
+
 # Before the user's own precmd functions: the command is done. Written to the terminal, whatever `exec >file` did.
 __tmuxmcp_precmd() {
-  local code=$? tell= why=n
+  local code=$? tell= why=n late= tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
   if [[ -n $__tmuxmcp_open ]]; then
     return code
   fi
+  __tmuxmcp_drain || late=';w=1'
   # Not told where PWD names another directory, as in bash.sh.
   __tmuxmcp_urlpath=
   [[ $PWD -ef . ]] && __tmuxmcp_url $PWD
   if (( __tmuxmcp_n > __tmuxmcp_from )); then
     [[ -z $__tmuxmcp_ran ]] || why=${__tmuxmcp_late:-b}
-    tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock};k=$why"
+    # What came late stands behind the E of this command, if there was one.
+    [[ ! -p /dev/fd/1 && ! -p /dev/fd/2 ]] || tell=$'\e]133;E;'"$tag${__tmuxmcp_over:+;p=$__tmuxmcp_over}"$'\a'
+    tell+=$'\e]133;D;'"$code;$tag;t=${(%)__tmuxmcp_clock};k=$why"
     if [[ -n $__tmuxmcp_late || ${precmd_functions[1]-} != __tmuxmcp_precmd ]] || __tmuxmcp_misses_precmd; then
       tell+=';h=1'
     fi
-    tell+=${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}
+    tell+=$late${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}
     tell+=${__tmuxmcp_done:+;p=$__tmuxmcp_done}$'\a'
   fi
   if [[ -n $__tmuxmcp_urlpath && $__tmuxmcp_urlpath != "$__tmuxmcp_told" ]]; then
@@ -137,7 +178,7 @@ __tmuxmcp_install() {
   fi
   if [[ ${(t)preexec_functions-} != *readonly* ]]; then
     typeset -ga preexec_functions
-    preexec_functions=(__tmuxmcp_as_typed ${preexec_functions:#__tmuxmcp_*} __tmuxmcp_preexec)
+    preexec_functions=(__tmuxmcp_as_typed ${preexec_functions:#__tmuxmcp_*} __tmuxmcp_end_late __tmuxmcp_preexec)
   fi
   if [[ ${(t)zshexit_functions-} != *readonly* ]]; then
     typeset -ga zshexit_functions

@@ -8,6 +8,13 @@ __tmuxmcp_as_typed() {
     [[ ${(t)histchars-} == *readonly* ]] || histchars=$__tmuxmcp_histchars
   fi
 } 2>/dev/null
+# Where output comes late, through other programs, zsh would tidy up before it (E): the end is told by D alone.
+__tmuxmcp_end_late() {
+  if [[ ( -p /dev/fd/1 || -p /dev/fd/2 ) && -o prompt_sp ]]; then
+    'builtin' 'unsetopt' prompt_sp
+    __tmuxmcp_back=prompt_sp __tmuxmcp_histchars=${histchars-}
+  fi
+} 2>/dev/null
 # The key's widget. A command that is given is read like a script: comments are comments, `!` is no history, nobody
 # is asked about spelling. Before it runs, the options are the user's again.
 __tmuxmcp_run() {
