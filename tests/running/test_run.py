@@ -6,10 +6,12 @@ import os
 import random
 import signal
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
@@ -17,7 +19,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import IncompleteCommand, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.launch.shells import shell_of
 from tmuxmcp.readiness.kernel import InputWait
-from tmuxmcp.running import entering, key
+from tmuxmcp.running import entering, key, prompt
 from tmuxmcp.running.key import interrupt
 from tmuxmcp.running.typed import Job
 from tmuxmcp.sessions.session import Session
@@ -111,8 +113,12 @@ async def works(session: Session) -> bool:
 
 @pytest.mark.parametrize("how", ["run", "send"])
 @pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
-async def test_shell_that_answers_too_late_takes_the_next_line(broker: Broker, program: str, how: str) -> None:
-    """It stands still while it is given a command; what comes later is not swallowed by what it then listens for."""
+async def test_shell_that_answers_too_late_takes_the_next_line(
+    broker: Broker, program: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still as it is given a command; what comes later is not swallowed by what it then listens for."""
+    seen = prompt._seen
+    monkeypatch.setattr(prompt, "_seen", lambda *at: replace(seen(*at), in_front=True, stopped=False))
     await broker.create_session(program, name="a")
     await broker.run("true", session_id="a")
     rests = await broker.read(session_id="a", wait_for="ready", timeout_ms=10_000)
@@ -126,6 +132,7 @@ async def test_shell_that_answers_too_late_takes_the_next_line(broker: Broker, p
             assert not late.completed
     finally:
         os.kill(session.pid, signal.SIGCONT)
+        monkeypatch.undo()
     await broker.read(session_id="a", wait_for="ready", timeout_ms=5000)
     await eventually(lambda: listens_or_rests(session))
     if how == "run":
@@ -134,36 +141,6 @@ async def test_shell_that_answers_too_late_takes_the_next_line(broker: Broker, p
         sent = await broker.send("echo next", enter=True, session_id="a")
         assert sent.result
         assert "\nnext\n" in sent.result.content
-
-
-@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
-async def test_shell_that_is_stopped_is_said_to_be(broker: Broker, program: str) -> None:
-    await broker.create_session(program, name="a")
-    await broker.run("true", session_id="a")
-    await broker.read(session_id="a", wait_for="ready", timeout_ms=10_000)
-    session = broker.registry.sessions["a"]
-    assert session.pid
-    os.kill(session.pid, signal.SIGSTOP)
-    try:
-        assert "continue it with signal CONT" in await told_of(broker, "echo late")
-        await broker.signal("CONT", session_id="a")
-        await broker.read(session_id="a", wait_for="ready", timeout_ms=5000)
-        await eventually(lambda: listens_or_rests(session))
-        # By itself, once it runs.
-        stops = await broker.run(f"kill -STOP {session.pid}; :", session_id="a", timeout_ms=int(500 * SLOW))
-        if program != "fish":  # what it runs is in front of it, and has ended
-            assert "continue it with signal CONT" in (stops.note or "")
-            assert "continue it with signal CONT" in await told_of(broker, "echo more")
-    finally:
-        os.kill(session.pid, signal.SIGCONT)
-
-
-async def told_of(broker: Broker, command: str) -> str:
-    """What is said of a command that cannot end."""
-    try:
-        return (await broker.run(command, session_id="a", timeout_ms=int(500 * SLOW))).note or ""
-    except SessionBusy as busy:
-        return f"{busy} {busy.hint}"
 
 
 @pytest.mark.parametrize("program", ["zsh", "fish"])
@@ -267,3 +244,37 @@ async def listens_or_rests(session: Session) -> bool:
     """A late answer has come, or bash has read a late command."""
     look = await session.look()
     return look.shell.listening or (shell_of(session.meta.program).reads_files and look.at_editor)
+
+
+STOPS = {
+    "itself": {"fish": "kill -STOP $fish_pid; sh -c 'exit 4'", "": "kill -STOP $$; sh -c 'exit 4'"},
+    "by a child": {"": "sh -c 'kill -STOP $PPID; exit 4'"},
+    "at its prompt": {"": "sh -c 'exit 4'"},
+}
+
+
+@pytest.mark.parametrize("how", STOPS)
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+async def test_a_stopped_shell_is_said_to_be_and_goes_on_as_the_hint_says(
+    broker: Broker, program: str, how: str
+) -> None:
+    await broker.create_session(program, name="a")
+    command = STOPS[how].get(program, STOPS[how][""])
+    ran = await broker.run(command, session_id="a", timeout_ms=int(500 * SLOW))
+    if how == "at its prompt":
+        pid = broker.registry.sessions["a"].pid
+        assert pid
+        os.kill(pid, signal.SIGSTOP)
+        await eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    else:
+        assert (ran.completed, ran.mode) == (False, "stopped")
+        assert "It is stopped: continue it with signal CONT" in (ran.note or "")
+    for _ in range(2):
+        with pytest.raises(SessionBusy, match="The shell of session a is stopped") as refused:
+            await broker.run("echo one", session_id="a")
+    target = "session" if "target session" in refused.value.hint else "foreground"
+    await broker.signal("CONT", target=target, session_id="a")
+    ran = await broker.run("echo two; sh -c 'exit 3'", session_id="a")
+    assert (ran.output, ran.exit_code, ran.note) == ("two\n", 3, None)  # nothing was typed while it was stopped
+    told = [(each.text, each.exit_code) for each in (await broker.list_commands("a")).commands]
+    assert told == [(command, 4), ("echo two; sh -c 'exit 3'", 3)]

@@ -140,6 +140,11 @@ def judge(facts: KernelFacts | None) -> Verdict:
     return _raw(alive) if not facts.canonical else _lines(alive, facts.echo)
 
 
+def stopped(pid: int, name: str) -> Verdict:
+    """The verdict on a shell that somebody has stopped, whatever it has put in front of it."""
+    return Verdict(InputWait.STOPPED, f"{name} is stopped", Process(pid, name, "T", None))
+
+
 def _raw(alive: list[Process]) -> Verdict:
     """Single keys are read: whoever listens has the terminal, whatever the others do (`find / | less`)."""
     asleep = [p for p in alive if p.state == "S" and p.on_terminal is not False]

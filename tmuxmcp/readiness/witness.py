@@ -158,6 +158,13 @@ def computes(pid: int) -> bool:
     return False
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal; False where it cannot be told."""
+    with suppress(OSError):
+        return proc.stat(f"/proc/{pid}").state == "T"
+    return False
+
+
 def alone_in_front(pid: int, leader: int) -> bool:
     """Whether a process of one thread is all there is in front of its leader's terminal: not stopped, without a child.
 

@@ -37,7 +37,7 @@ class PromptStep(Enum):
     DRAW_PROMPT = "have it draw another prompt"
     BLOCKED = "it waits for input, and takes no command: adopt what is in front, or say what it is"
     SEVERAL = "say that the program in front has several terminals in one"
-    BUSY = "say that it runs a command"
+    BUSY = "say that it runs a command, or is stopped"
 
 
 class PromptNeed(Enum):
@@ -73,6 +73,8 @@ class PromptFacts:
     """It has said that it draws another prompt."""
     listening: bool = False
     """It listens for a command, after our key."""
+    stopped: bool = False
+    """Somebody has stopped it."""
     prompted: bool = False
     """It shows a prompt, and its hooks are gone."""
     doubtful: bool = False
@@ -113,6 +115,8 @@ class AtPrompt:
         """Judge by what was seen at a moment."""
         if seen.adopting:
             return PromptStep.SETTLE
+        if seen.stopped:
+            return PromptStep.BUSY
         if seen.unanswered:
             self._rests_since = (self._rests_since or now) if seen.at_editor else None
             if not self._rests_since or now - self._rests_since < ARRIVES_S:

@@ -30,14 +30,20 @@ def several(session: Session, look: Look) -> NotAShell:
     return not_a_shell(session, look, f"`{terminals_in_one(look)}` is in front, which has terminals of its own", hint)
 
 
-CONTINUE_IT = "It is stopped: continue it with signal CONT."
+def continue_it(look: Look) -> str:
+    """What to do about a program that is stopped."""
+    process = look.verdict.process
+    aside = look.facts and process and process.pid == look.shell_pid and look.facts.foreground != process.pid
+    return f"It is stopped: continue it with signal CONT{', target session' * bool(aside)}."
 
 
 def takes_no_command(session: Session, look: Look) -> SessionBusy:
     """Its shell has not heeded our key."""
     if look.waiting is InputWait.STOPPED:
         return SessionBusy(
-            f"The shell of session {session.id} is stopped. Nothing was run.", hint=CONTINUE_IT, session_id=session.id
+            f"The shell of session {session.id} is stopped. Nothing was run.",
+            hint=continue_it(look),
+            session_id=session.id,
         )
     return SessionBusy(
         f"The shell of session {session.id} does not take a command at its prompt: somebody may be in the middle of "
@@ -134,7 +140,9 @@ def busy(session: Session, look: Look, text: str = "") -> SessionBusy:
     if look.verdict.hidden:
         hint = "Use send for what runs behind it, read wait_for=ready to wait for it, or run in another session."
     elif look.waiting is InputWait.STOPPED:
-        hint = CONTINUE_IT
+        if look.verdict.process and look.verdict.process.pid == look.shell_pid:
+            return takes_no_command(session, look)
+        hint = continue_it(look)
     return SessionBusy(
         f"Session {session.id} runs `{what}`" + (f" since {since}." if since else "."),
         hint=hint,

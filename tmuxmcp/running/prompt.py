@@ -111,6 +111,7 @@ def _seen(session: Session, look: Look) -> PromptFacts:
         unanswered=look.unanswered,
         leaves=look.leaves_prompt,
         listening=look.shell.listening,
+        stopped=look.waiting is InputWait.STOPPED,
         prompted=look.marks and look.shell.prompted is not None,
         doubtful=look.may_be_asked and (look.unreported or look.may_be_untold or _may_be_forged(session, look)),
         several=bool(terminals_in_one(look)),

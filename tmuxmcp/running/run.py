@@ -68,7 +68,7 @@ from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.entering import free_prompt, press_key, type_answer, type_command, until_listening
 from tmuxmcp.running.key import FAR_S, end_listening, interrupt, shell_kind, show_prompt, until_marked, why_not_taken
-from tmuxmcp.running.obstacles import CONTINUE_IT, busy, edits, takes_no_command, wants_more
+from tmuxmcp.running.obstacles import busy, continue_it, edits, takes_no_command, wants_more
 from tmuxmcp.running.pacing import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.running.prompt import at_prompt, seen_at_prompt
 from tmuxmcp.running.typed import Job, RunOutcome
@@ -350,8 +350,9 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
     if printed and (ran := printed.in_vain()):
         return ran
     ran = typed.unfinished(session, scan, job, "timeout")
-    stopped = (await session.look()).waiting is InputWait.STOPPED
-    goes_on = CONTINUE_IT if stopped else GOES_ON if ran.number is not None else None
+    look = await session.look()
+    stopped = look.waiting is InputWait.STOPPED
+    goes_on = continue_it(look) if stopped else GOES_ON if ran.number is not None else None
     return replace(ran, note=typed.joined_notes(ran.note, goes_on))
 
 

@@ -27,7 +27,7 @@ from tmuxmcp.errors import IoError, SessionExited
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.readiness import witness
-from tmuxmcp.readiness.kernel import KernelFacts
+from tmuxmcp.readiness.kernel import KernelFacts, stopped
 from tmuxmcp.readiness.weak import EnteredLine
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.cursors import Cursors
@@ -474,6 +474,9 @@ class Session:
             self._leaving = None
         elif self._leave(scan, sight.facts, pid):
             scan = await self.scan()
+        shell = scan.level.pid if scan.level.number else pid
+        if not (sight.verdict.ready or far) and shell and witness.is_stopped(shell):
+            sight = replace(sight, verdict=stopped(shell, scan.knows.name))
         return Look(
             **vars(scan),
             heard=heard,
