@@ -278,3 +278,51 @@ async def test_a_stopped_shell_is_said_to_be_and_goes_on_as_the_hint_says(
     assert (ran.output, ran.exit_code, ran.note) == ("two\n", 3, None)  # nothing was typed while it was stopped
     told = [(each.text, each.exit_code) for each in (await broker.list_commands("a")).commands]
     assert told == [(command, 4), ("echo two; sh -c 'exit 3'", 3)]
+
+
+ODD = [
+    ("bash", "set -k"),
+    ("zsh", "zle -D __tmuxmcp_run"),
+    ("fish", "bind --erase --all; bind --erase --all --preset"),
+    ("fish", "function fish_title; end; function fish_prompt; end; set -g fish_read_limit 10"),
+]
+
+
+@pytest.mark.parametrize(("program", "setting"), ODD)
+async def test_commands_are_exact_under_odd_settings(broker: Broker, program: str, setting: str) -> None:
+    await broker.create_session(program, name="a")
+    assert (await broker.run(setting, session_id="a")).exit_code == 0
+    for number in (3, 4):
+        ran = await broker.run(f"echo one; sh -c 'exit {number}'", session_id="a")
+        assert (ran.output, ran.exit_code, ran.note) == ("one\n", number, None)
+
+
+DEAF = {
+    "bash": "unset -f __tmuxmcp_run",
+    "zsh": "__tmuxmcp_run() { LBUFFER+='777~'; }",
+    "fish": "function __tmuxmcp_asked; commandline -i 777~; end",
+}
+
+
+@pytest.mark.parametrize("program", DEAF)
+async def test_nothing_of_ours_stays_in_the_line_of_a_shell_that_does_not_take_it(broker: Broker, program: str) -> None:
+    """What is said to mend that does so."""
+    await broker.create_session(program, name="a")
+    await broker.run(DEAF[program], session_id="a")
+    with pytest.raises(SessionBusy) as refused:
+        await broker.run("echo lost", session_id="a")
+    assert f"`exec {program}`, sent to it, gives a new shell" in refused.value.hint
+    await broker.send("echo kept", session_id="a", enter=True, wait_for="ready")
+    assert "\nkept" in (await broker.read("screen", session_id="a")).content
+    await broker.send(f"exec {program}", session_id="a", enter=True, wait_for="ready")
+    ran = await broker.run("echo next; sh -c 'exit 3'", session_id="a")
+    assert (ran.output, ran.exit_code) == ("next\n", 3)
+
+
+@pytest.mark.parametrize("program", ["bash", "fish"])
+async def test_a_shell_that_may_open_too_few_files_is_said_to_be_so(broker: Broker, program: str) -> None:
+    await broker.create_session(program, name="a")
+    with suppress(SessionBusy):
+        await broker.run("ulimit -n 8", session_id="a")
+    with pytest.raises((NotAShell, SessionBusy), match="it may open 8 files only"):
+        await broker.run("echo one", session_id="a")

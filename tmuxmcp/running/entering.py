@@ -10,7 +10,7 @@ import time
 
 import anyio
 
-from tmuxmcp.errors import IoError, NotAShell, SessionTaken, TmuxFailed
+from tmuxmcp.errors import IoError, NotAShell, SessionBusy, SessionTaken, TmuxFailed
 from tmuxmcp.launch import shells
 from tmuxmcp.launch.shells import adoption
 from tmuxmcp.readiness.settling import UNMARKED_S
@@ -18,19 +18,35 @@ from tmuxmcp.record.commandfile import give, place_of
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.stdin import Stdin, remove_left
 from tmuxmcp.running import adopting, typed
-from tmuxmcp.running.key import ASKED, LISTENS_S, TOLD, answer_to_key, listen_no_more, prompt_claim, shell_kind
+from tmuxmcp.running.key import (
+    ASKED,
+    LISTENS_S,
+    TOLD,
+    answer_to_key,
+    interrupt,
+    listen_no_more,
+    prompt_claim,
+    shell_kind,
+    until_marked,
+)
 from tmuxmcp.running.obstacles import busy, not_a_shell, takes_no_command
 from tmuxmcp.running.pacing import ShellRest
 from tmuxmcp.running.typed import Job
 from tmuxmcp.sessions.levels import program_of
+from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.proofs import done_half, new_proof, promise_of
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
 from tmuxmcp.waiting.adoptable import Adoptable, still_at_prompt
+
+KEY_AS_TEXT = shells.COMMAND_KEY[-3:].decode()
+"""What a line editor that does not know our key may take of it for text."""
 
 
 async def type_command(
@@ -260,8 +276,30 @@ async def until_listening(session: Session, pane: Pane, job: Job, key: bytes) ->
         if answer:
             job.at(session.track_of(nonce))  # zsh has drawn another prompt
             return
+    raise await not_taken(session, job)
+
+
+async def not_taken(session: Session, job: Job) -> SessionBusy:
+    """Leave a shell that did not take our command: its prompt is free, and nothing of ours stands in its line.
+
+    Returns:
+        What to say.
+    """
     await free_prompt(session, job)
-    raise takes_no_command(session, await session.look())
+    async for look in session.looks(0.02, time.monotonic() + LISTENS_S):
+        if look.at_editor and await all_logged(session, look.size):
+            break
+    await empty_line(session, look, job)
+    return takes_no_command(session, look)
+
+
+async def empty_line(session: Session, look: Look, job: Job) -> None:
+    """Take back what of ours has come into a shell's line: by itself it shows neither our key nor a name."""
+    start, number = max(job.sent_at, look.size - ECHO_LIMIT), look.shell.number
+    shown = plain(session.log.read(start, look.size - start), look.cols, look.rows).text.replace("\n", "")
+    if look.at_editor and (job.name in shown or KEY_AS_TEXT in shown):
+        await interrupt(session, session.live())
+        await until_marked(session, lambda scan: scan.shell.number != number)
 
 
 async def free_prompt(session: Session, job: Job) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.errors import NotAShell, SessionBusy
 from tmuxmcp.launch import shells
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.adopting import AdoptionRefusal
@@ -30,6 +33,12 @@ def several(session: Session, look: Look) -> NotAShell:
     return not_a_shell(session, look, f"`{terminals_in_one(look)}` is in front, which has terminals of its own", hint)
 
 
+SEND_OR_ANOTHER = "Use send for it, or another session."
+
+FEWEST_FILES = 16
+"""So many files a shell has to be allowed to open: what it redirects it keeps open above the first ten."""
+
+
 def continue_it(look: Look) -> str:
     """What to do about a program that is stopped."""
     process = look.verdict.process
@@ -45,12 +54,25 @@ def takes_no_command(session: Session, look: Look) -> SessionBusy:
             hint=continue_it(look),
             session_id=session.id,
         )
+    few = few_files(look)
+    why = few or "it is in the middle of something there (a search, a menu), or its key for commands was taken away"
+    anew = typed.BEGIN_ANEW.format(name=look.knows.name or look.level.kind)
+    look_first = f"Look at it with read view=screen; end what it is in the middle of with key C-c. {anew}"
     return SessionBusy(
-        f"The shell of session {session.id} does not take a command at its prompt: somebody may be in the middle of "
-        "something there. Nothing was run.",
-        hint="Look at it with read view=screen, end it with key C-c, and try again.",
+        f"The shell of session {session.id} does not take a command at its prompt: {why}. Nothing was run.",
+        hint=SEND_OR_ANOTHER if few else look_first,
         session_id=session.id,
     )
+
+
+def few_files(look: Look) -> str:
+    """That a shell may open too few files for what it does at each prompt; empty: nothing tells so."""
+    title = "Max open files"
+    with suppress(OSError, KeyError, ValueError):
+        soft, _ = proc.limits(look.shell_pid or 0, [title])[title]
+        if look.shell_pid and int(soft) < FEWEST_FILES:
+            return f"it may open {soft} files only (ulimit -n), which is too few"
+    return ""
 
 
 def edits(look: Look) -> bool:
@@ -107,6 +129,8 @@ def _obstacle(session: Session, look: Look) -> tuple[str, str]:
         what = f"{name}, which was started there, is in front and waits for input"
         hint = "Use send for it, which gives no exit code, or run the command in another session."
         return what, f"{hint} Once it has ended, run works here again."
+    if few := few_files(look):
+        return f"{shell.name} tells nothing of its commands: {few}", SEND_OR_ANOTHER
     if look.shell.prompted is not None:
         return typed.TELLS_NO_MORE.rstrip("."), typed.BEGIN_ANEW.format(name=shell.name)
     if look.shell.state is ShellState.RUNNING:

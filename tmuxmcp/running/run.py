@@ -66,9 +66,17 @@ from tmuxmcp.readiness.front import shows_prompts
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.running import adopting, typed
-from tmuxmcp.running.entering import free_prompt, press_key, type_answer, type_command, until_listening
+from tmuxmcp.running.entering import (
+    empty_line,
+    free_prompt,
+    not_taken,
+    press_key,
+    type_answer,
+    type_command,
+    until_listening,
+)
 from tmuxmcp.running.key import FAR_S, end_listening, interrupt, shell_kind, show_prompt, until_marked, why_not_taken
-from tmuxmcp.running.obstacles import busy, continue_it, edits, takes_no_command, wants_more
+from tmuxmcp.running.obstacles import busy, continue_it, edits, wants_more
 from tmuxmcp.running.pacing import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.running.prompt import at_prompt, seen_at_prompt
 from tmuxmcp.running.typed import Job, RunOutcome
@@ -230,7 +238,10 @@ async def _carry_out(
     """Type a command at a prompt and wait for its end."""
     job = await type_command(session, look, text, data, stdin, noting, caller=until.caller, as_known=as_known)
     try:
-        return await _finish(session, job, deadline, until, progress)
+        ran = await _finish(session, job, deadline, until, progress)
+        if not ran.completed and not session.exited:
+            await empty_line(session, await session.look(), job)
+        return ran
     finally:
         if job.given:
             job.given.tidy()
@@ -425,22 +436,23 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
     said = bool(why or wants_more)
     if job.proof:
         said = said and look.shell.state is not ShellState.RUNNING and (rests or job.lasts(time.monotonic()))
-    if said and why:
+    if said and why == "s":
         await free_prompt(session, job)
-        raise _incomplete(session) if why == "s" else takes_no_command(session, look)
+        raise _incomplete(session)
+    if said and why:
+        raise await not_taken(session, job)
     if said:
         await _abandon(session, job)
     if not rests:
         return None
     if job.given and job.given.waits:
         job.given.take_back()
-        await free_prompt(session, job)
-        raise takes_no_command(session, look)
+        raise await not_taken(session, job)
     # Where what it said since may be missing, it may have run the command: then it is asked first.
     if look.shell.listening and not typed.may_miss(session, look, job.sent_at):
         await end_listening(session, look)
         if not (await session.scan()).shell.listening:
-            raise takes_no_command(session, look)
+            raise await not_taken(session, job)
         return None
     ran = typed.settled(session, look, job)
     doubtful = look.unreported or look.may_be_untold
