@@ -106,7 +106,7 @@ class AwaitedCommand:
     def _lines(self, look: Look) -> TypedNow | None:
         """The lines that the caller entered last, if the shell has not got to the end of them as far as is known."""
         entered = self.session.commands.typed_by(self.caller, entered=True)
-        if entered is None or entered.job or entered.offset <= self.session.lines_settled.get(self.caller, -1):
+        if entered is None or entered.offset <= self.session.lines_settled.get(self.caller, -1):
             return None
         begun = self.session.commands.begun_behind(look, entered.offset, self.caller)
         return None if len(begun) >= entered.lines else TypedNow(entered.offset, entered.lines)
