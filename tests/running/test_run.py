@@ -297,6 +297,33 @@ async def test_commands_are_exact_under_odd_settings(broker: Broker, program: st
         assert (ran.output, ran.exit_code, ran.note) == ("one\n", number, None)
 
 
+@pytest.mark.parametrize("program", ["bash", "zsh"])
+async def test_ends_are_told_where_the_terminal_prints_capitals_alone(broker: Broker, program: str) -> None:
+    await broker.create_session(program, name="a")
+    ran = await broker.run("stty olcuc; sh -c 'exit 4'", session_id="a")
+    assert (ran.completed, ran.exit_code) == (True, 4)
+    ran = await broker.run("cd /usr; echo one; sh -c 'exit 3'", session_id="a")
+    assert (ran.output, ran.exit_code, ran.cwd, ran.mode) == ("ONE\n", 3, "/usr", "shell_prompt")
+    ran = await broker.run("stty -olcuc; echo two", session_id="a")
+    assert (ran.output, ran.exit_code) == ("two\n", 0)
+    assert [each.text for each in (await broker.list_commands("a")).commands] == [
+        "stty olcuc; sh -c 'exit 4'",
+        "cd /usr; echo one; sh -c 'exit 3'",
+        "stty -olcuc; echo two",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["iuclc", "istrip"])
+async def test_no_command_is_given_that_the_terminal_would_alter(broker: Broker, mode: str) -> None:
+    await broker.create_session("zsh", name="a")
+    await broker.run(f"stty {mode}", session_id="a")
+    with pytest.raises(NotAShell, match="makes other characters of what is typed") as refused:
+        await broker.run("echo ÄB", session_id="a")
+    assert "send `stty -iuclc -istrip` and Enter" in refused.value.hint
+    await broker.send("stty -iuclc -istrip", session_id="a", enter=True, wait_for="ready")
+    assert (await broker.run("echo ÄB", session_id="a")).output == "ÄB\n"
+
+
 DEAF = {
     "bash": "unset -f __tmuxmcp_run",
     "zsh": "__tmuxmcp_run() { LBUFFER+='777~'; }",

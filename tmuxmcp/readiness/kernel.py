@@ -94,6 +94,8 @@ class KernelFacts:
     """The foreground group changed during the look."""
     returns: bool = True
     """The terminal puts a carriage return before each newline that is printed."""
+    alters: bool = False
+    """It makes other characters of some that are typed (`stty iuclc`, `istrip`)."""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,8 @@ Others are not known: no harm.
 
 _OUTPUT_FLAGS = termios.OPOST | termios.ONLCR
 
+_ALTERING_FLAGS = termios.ISTRIP | getattr(termios, "IUCLC", 0o1000)
+
 
 class TtyWitness:
     """Reads the facts of one terminal. Keeps its descriptor open: 8 us a look instead of 30."""
@@ -77,7 +79,7 @@ class TtyWitness:
         if sys.platform != "linux":
             return None
         try:
-            _, output_modes, _, local_modes, *_ = termios.tcgetattr(self._open())
+            input_modes, output_modes, _, local_modes, *_ = termios.tcgetattr(self._open())
             unread = array.array("i", [0])
             fcntl.ioctl(self._fd, termios.FIONREAD, unread)
             self._poll.register(self._fd, select.POLLOUT)
@@ -100,6 +102,7 @@ class TtyWitness:
             processes=seen,
             changing=processes and group != foreground_group(leader),
             returns=output_modes & _OUTPUT_FLAGS == _OUTPUT_FLAGS,
+            alters=bool(input_modes & _ALTERING_FLAGS),
         )
 
     def size(self) -> tuple[int, int] | None:

@@ -77,6 +77,9 @@ async def type_command(
     job.proof = "" if session.proves(look.level) else None
     session.typed_at = look.size
     by_file = look.knows.reads_files
+    if look.facts and look.facts.alters and not (by_file or look.level.carrier):
+        why = "the terminal makes other characters of what is typed (stty iuclc, istrip)"
+        raise not_a_shell(session, look, why, "Switch that off: send `stty -iuclc -istrip` and Enter.")
     async with session.input_lock:
         # Cancelled halfway, the shell would go on listening, and the prompt would stay claimed.
         with anyio.CancelScope(shield=True):

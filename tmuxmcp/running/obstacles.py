@@ -144,8 +144,11 @@ def _obstacle(session: Session, look: Look) -> tuple[str, str]:
         return f"{what} is not over: it waits for input", "Answer it with send, or end it with key C-c."
     if look.shell.state is ShellState.PROMPT and look.facts.canonical:
         return f"the line editor of {shell.name} is off", f"Switch it on: send `{shell.editor_on}` and Enter."
-    what = f"{shell.name} shows a prompt without our marks: another one took its place (exec), or its start-up files "
-    return what + "keep ours out", "Use send for it, or make another session."
+    if look.shell.number:
+        why = f"{shell.name} shows a prompt without our marks: something keeps them out, as a readonly variable does"
+        return why, typed.BEGIN_ANEW.format(name=shell.name)
+    what = f"{shell.name} shows a prompt without our marks: its start-up files keep them out"
+    return what, "Use send for it, or make another session."
 
 
 def _running(session: Session, look: Look) -> str:

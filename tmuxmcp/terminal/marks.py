@@ -130,6 +130,8 @@ class MarkScanner:
         kind = match.group(1).decode()
         words = match.group(2)[1:].decode("ascii", "replace").split(";")
         options = dict(word.split("=", 1) for word in words if "=" in word)
+        if "AID" in options:
+            options = _uncapitalized(options)
         number = options.get("n", "")
         nonce = options.get("aid", "")
         if nonce not in self._nonces or not number.isdecimal() or len(number) > 12:
@@ -160,6 +162,11 @@ class MarkScanner:
             stderr_elsewhere="s" in options,
             proof=options.get("p", ""),
         )
+
+
+def _uncapitalized(options: dict[str, str]) -> dict[str, str]:
+    """What a mark told before its terminal made capitals of it (`stty olcuc`), without texts of the user's."""
+    return {name.lower(): value.lower() for name, value in options.items() if name not in ("CWD", "CMDLINE_URL")}
 
 
 def _unquoted(url: str) -> str:
