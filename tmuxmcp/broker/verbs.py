@@ -40,6 +40,7 @@ from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.running import adopting, run, takeup
 from tmuxmcp.running.arriving import arrive
+from tmuxmcp.running.startup import first_look, first_note, start_up
 from tmuxmcp.running.typed import RunOutcome, joined_notes
 from tmuxmcp.sessions import commandresults, lease
 from tmuxmcp.sessions.boundary import Boundary
@@ -303,7 +304,7 @@ class Verbs:
             answer = await self._targets.wait_ready(session, request.ready_timeout_ms, call)
             ready, silent = answer.outcome == "ready", answer.note
         await session.refresh()
-        look = await session.look()
+        look = await first_look(session, ready=ready)
         return r.CreateSessionResult(
             session_id=session.id,
             program=session.meta.program,
@@ -316,7 +317,15 @@ class Verbs:
             mode=look.mode,
             ready=ready or (certain(session, look) and not session.meta.host),
             attach_command=self.attach_command(session),
-            note=notes(session, 0, 0, restores.note if restores else None, session.bounds.note, silent),
+            note=notes(
+                session,
+                0,
+                0,
+                restores.note if restores else None,
+                session.bounds.note,
+                silent,
+                await first_note(session, look),
+            ),
         )
 
     async def _destroy_session(self, request: q.DestroySession, call: Call, target: Target) -> r.DestroySessionResult:
@@ -437,7 +446,9 @@ class Verbs:
         look = await nextprompt.at_rest(session)
         watched = await viewers.of_pane(session.tmux, session.pane) if session.pane else []
         shown = self.pages.of(session.id)
-        return facts.of(session, look, self.attach_command(session), watched, shown, self.page_url)
+        found = facts.of(session, look, self.attach_command(session), watched, shown, self.page_url)
+        starting = await start_up(session, look)
+        return found.model_copy(update={"note": joined_notes(found.note, starting.note)}) if starting else found
 
     # ---- commands, keys, reading ---------------------------------------------------------------
 
@@ -622,7 +633,8 @@ class Verbs:
 
 def _with_secret_note(result: r.Result, call: Call) -> r.Result:
     """Add to an answer at whose end a secret is asked for how a person types it."""
-    if not isinstance(result, r.SendResult | r.WaitResult | r.RunResult | r.ReadResult):
+    told = r.CreateSessionResult | r.SendResult | r.WaitResult | r.RunResult | r.ReadResult
+    if not isinstance(result, told):
         return result
     if isinstance(result, r.WaitResult):
         mode = next((each.mode for each in result.sessions if each.session_id == result.session_id), None)

@@ -146,6 +146,7 @@ class CreateSessionResult(Result):
     cols: int
     mode: Mode
     ready: bool
+    """A program waits for input; in a shell that may be a question of a start-up file, as `mode` and `note` say."""
     attach_command: str
     replayed: bool = False
     """Another call with this `request_id` made it; this one made nothing."""

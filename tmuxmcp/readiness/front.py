@@ -77,11 +77,6 @@ def _front(facts: KernelFacts, process: Process, waiting: InputWait, terminal: i
     shell, called, applet, options = _shell(process.pid, words)
     if shell is None:
         return NoFront(f"`{title}` is no shell that can be adopted")
-    others = [each for each in facts.processes if each.state not in "ZX" and each.pid != process.pid]
-    if facts.foreground != process.pid or any(not shell.has_helpers or each.on_terminal for each in others):
-        return NoFront(f"`{title}` is not alone in front", is_shell=True)
-    if process.on_terminal is not True or not process.main:
-        return NoFront(f"`{title}` may wait for something else than its terminal", is_shell=True)
     if os.stat(f"/proc/{process.pid}/fd/0").st_rdev != terminal:
         return NoFront(f"`{title}` does not read its commands from the terminal", is_shell=True, certain=True)
     if why := not_interactive(shell, options):
@@ -94,7 +89,14 @@ def _front(facts: KernelFacts, process: Process, waiting: InputWait, terminal: i
         why = f"`{title}` waits for a line, as it does not at its prompt"
         return NoFront(why, is_shell=True, certain=shell.lines_ask)
     if not facts.canonical and (not shell.edits or facts.echo):
-        return NoFront(f"`{title}` waits for a key, as it does not at its prompt", is_shell=True)
+        why = f"`{title}` waits for a key, as it does not at its prompt"
+        return NoFront(why, is_shell=True, certain=shell.edits)  # its line editor would show what is typed itself
+    # Behind what is certain: a start-up file, for one, has no job control, and what it starts is in its shell's group.
+    others = [each for each in facts.processes if each.state not in "ZX" and each.pid != process.pid]
+    if facts.foreground != process.pid or any(not shell.has_helpers or each.on_terminal for each in others):
+        return NoFront(f"`{title}` is not alone in front", is_shell=True)
+    if process.on_terminal is not True or not process.main:
+        return NoFront(f"`{title}` may wait for something else than its terminal", is_shell=True)
     return Front(process.pid, proc.stat(f"/proc/{process.pid}").born_s, shell, called, applet, facts.canonical, title)
 
 

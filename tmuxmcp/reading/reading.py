@@ -18,6 +18,7 @@ from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.reading import past, views
 from tmuxmcp.reading.views import ViewText
 from tmuxmcp.running import typed
+from tmuxmcp.running.startup import start_up
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
@@ -133,6 +134,8 @@ class Reading:
         await commandresults.settle(session, seen.look)
         effective = None if wait.only == "none" else clamp(self.settings, asked.timeout_ms)[1]
         command = _command(session, answer, seen.look, asked, wait, call)
+        if starting := await start_up(session, seen.look):
+            answer = replace(answer, note=_sentences(answer.note, starting.note))
         return _result(session, answer, seen, command, _others(session, seen.look, asked, command, call), effective)
 
     async def _unseen(

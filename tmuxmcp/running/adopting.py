@@ -118,7 +118,8 @@ def may_by_consent(look: Look) -> AdoptionRefusal | None:
         return AdoptionRefusal(f"{_called(name)} is stopped", "Continue it with signal CONT.")
     if look.verdict.hidden or look.facts is None:
         return None
-    if look.marks and look.far is None and process and process.pid == look.shell_pid and name == kind_of(look):
+    same = look.marks and look.far is None and process and process.pid == look.shell_pid and name == kind_of(look)
+    if same and look.shell.state is not ShellState.STARTING:
         return AdoptionRefusal(
             "its last command is not over: it waits for input", "Answer it with send, or end it with key C-c."
         )
@@ -264,6 +265,8 @@ async def _from_body(session: Session, pane: Pane, level: Level) -> None:
 
     answered = await _until(session, told, far)
     if readonly := session.readonly_variable(level.nonce):
+        if level.where == "own":
+            session.readonly_prompt = readonly
         raise await _give_up(session, pane, level, f"its {readonly} is readonly, and cannot take our marks.")
     if answered is None:
         raise await _give_up(session, pane, level, f"{level.kind} shows no prompt with our marks.")

@@ -6,11 +6,11 @@ import time
 from dataclasses import replace
 
 from tmuxmcp.contract.words import Adopt
-from tmuxmcp.errors import TimedOut
+from tmuxmcp.errors import AdoptionFailed, TimedOut
 from tmuxmcp.readiness.front import shows_prompts
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.settling import UNMARKED_S
-from tmuxmcp.running import adopting
+from tmuxmcp.running import adopting, startup
 from tmuxmcp.running.adopting import AdoptionRefusal
 from tmuxmcp.running.atprompt import AtPrompt, PromptFacts, PromptNeed, PromptStep
 from tmuxmcp.running.key import end_listening, interrupt, show_prompt
@@ -67,16 +67,20 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
                         return look  # something was printed behind its prompt
                 found = None if judge.adopted else await _adopted(session, look, adopt)
                 if found is not True:
-                    raise in_the_way(session, look, adopt, found)
+                    not_started = None if adopt == "no" else await startup.refusal(session, look)
+                    raise not_started or in_the_way(session, look, adopt, found)
                 judge.tried(True)
             case PromptStep.SEVERAL:
-                raise several(session, look)
+                raise await startup.refusal(session, look) or several(session, look)
             case PromptStep.BUSY:
-                raise busy(session, look)
+                raise await startup.refusal(session, look) or busy(session, look)
+    if not_started := await startup.refusal(session, look):
+        raise not_started
     if look.shell.state is ShellState.RUNNING or look.waiting is InputWait.BUSY:
         raise busy(session, look)
     raise TimedOut(
-        f"The shell of session {session.id} showed no prompt within {int((time.monotonic() - begun) * 1000)} ms.",
+        f"The shell of session {session.id} showed no prompt within {int((time.monotonic() - begun) * 1000)} ms. "
+        "Nothing was run.",
         hint="Look at it with read view=screen.",
     )
 
@@ -130,19 +134,25 @@ async def _adopted(session: Session, look: Look, adopt: Adopt) -> AdoptionRefusa
     now = await session.look()
     if now.size != look.size:
         return False
-    given_ours = now.own_marks and not now.level.number and now.own_shell_in_front
+    started = now.shell.state is not ShellState.STARTING or session.readonly_prompt
+    given_ours = now.own_marks and not now.level.number and now.own_shell_in_front and started
     process = now.verdict.process
     if adopt == "auto" and given_ours and process and process.name == adopting.kind_of(now):
         return False  # it got our marks when it began, and takes none
     found = await adopting.may_unasked(session, now)
     if not isinstance(found, AdoptionRefusal):
-        await adopting.adopt(session, now, found)
+        try:
+            await adopting.adopt(session, now, found)
+        except AdoptionFailed:
+            if adopt == "yes" or not session.readonly_prompt:
+                raise
+            return False
         return True
     if adopt == "auto":
         return found
     refusal: AdoptionRefusal | NotAdopted | None = adopting.may_by_consent(now) or await asks(now)
     if refusal:
-        raise not_a_shell(session, now, refusal.why, refusal.hint)
+        raise await startup.refusal(session, now) or not_a_shell(session, now, refusal.why, refusal.hint)
     await adopting.adopt(session, now)
     return True
 

@@ -87,6 +87,10 @@ LEAVES_S, LEAVES_BUSY_S = 0.5, 5.0
 """How long a shell may take to say how the one in front of it ended; the same while it, or what records it, works."""
 
 
+UNPROMPTED = "That was before its first prompt: a start-up file may have done it (`exit`, `set -e`)."
+"""What is said of a shell that never came to its prompt."""
+
+
 class Session:
     """One agent session. State changes happen in plain functions, between two awaits."""
 
@@ -143,6 +147,8 @@ class Session:
         """The request that this broker last bound the answer key of attached people to; empty: none."""
         self.adopts = True
         """Shells in front of it are adopted without being asked for."""
+        self.readonly_prompt = ""
+        """A variable of its own shell that is readonly, so that the shell takes no marks; empty: none is known."""
         self.unmarked_prompt: tuple[int, int, int] | None = None
         """Where another shell of this machine was last known to be at its prompt, as `Look` has it."""
         self.screen_rows = KnownRows()
@@ -341,7 +347,7 @@ class Session:
         if self.pane is None or self.exited:
             why, (code, name) = self.ended, self.exit_status
             raise SessionExited(
-                self.how_it_ended,
+                f"{self.how_it_ended} {UNPROMPTED}" if self.ended_unprompted else self.how_it_ended,
                 hint="read still gives its output; make a new session with create_session.",
                 session_id=self.id,
                 exit_code=code,
@@ -365,6 +371,15 @@ class Session:
         """Why nothing runs in it any more; None: something does."""
         found = why_ended(self.life, self._left, self.bounds)
         return found.model_copy(update={"reason": "lost"}) if found and self.cut else found
+
+    @property
+    def ended_unprompted(self) -> bool:
+        """Its own shell, which was to send marks, exited before its first prompt, as a scan of all its log has told."""
+        why, track = self.ended, self._shell.track_of(self.meta.nonce)
+        unprompted = self.meta.marks and track.state is ShellState.STARTING and self._shell.size == self.log.size()
+        return (
+            unprompted and why is not None and why.reason == EndCause.EXIT.value and not self.gaps(0, self.log.size())
+        )
 
     @property
     def cut(self) -> bool:

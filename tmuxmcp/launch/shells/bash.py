@@ -87,4 +87,5 @@ BASH = Shell(
     valued=_WITH_VALUE,
     reads_lines=True,
     bare=_bare,
+    without_files=("--norc", "--noprofile"),
 )

@@ -56,6 +56,7 @@ FISH = Shell(
     keeps_file=True,
     has_helpers=True,
     keeps_broken_line=True,
+    without_files=("--no-config",),
     bare=options("--no-config", "--private", "-i", "-C", _PROMPT),
     exercise=(
         b"",

@@ -100,6 +100,8 @@ class Shell:
 
     Those for all ways in which it may edit lines, or those with which it reads whole ones.
     """
+    without_files: tuple[str, ...] = ()
+    """Arguments with which it reads no start-up file of its user's, and still sends marks."""
     exercise: tuple[bytes, ...] = (
         b"",
         b"\r",

@@ -71,5 +71,6 @@ ZSH = Shell(
     files=("zsh", "zsh5"),
     valued=("-o", "+o", "--emulate"),
     reads_lines=True,
+    without_files=("-f",),
     bare=lambda lines: [("-f", "+Z") if lines else ("-f", "-i")],
 )
