@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import Agent, ToolFailed, an_agent, eventually
-from tests.conftest import SLOW, TMUX, no_first_run
+from tests.conftest import SLOW, TMUX, a_state_dir, no_first_run
 
 FILES = {"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}
 
@@ -138,6 +138,20 @@ def test_a_screen_that_a_start_up_file_opens_is_told(agent: Agent, make: Make):
     assert "`vim`" in str(refused(agent, session))
     agent.call("send", session_id=session, text=":q", key="Enter")
     works(agent, session)
+
+
+def test_the_first_send_to_a_default_session_answers_no_question(agent: Agent):
+    home = agent.state_dir / "asking"
+    no_first_run(home)
+    (home / ".bashrc").write_text('read -p "Remove all? " x; echo "got=[$x]"\n')
+    with a_state_dir() as directory, Agent(directory, "bash", HOME=str(home)) as own:
+        with pytest.raises(ToolFailed) as failed:
+            own.call("send", text="ls", key="Enter")
+        assert failed.value.code == "WRONG_MODE"
+        assert "a start-up file of bash asks for input ('Remove all?'): nothing was typed" in str(failed.value)
+        assert own.call("read", view="screen")["content"].strip() == "Remove all?"
+        assert "got=[no]" in own.call("send", text="no", key="Enter")["result"]["content"]
+        assert own.run("echo hello")["output"] == "hello\n"
 
 
 # ---- work ------------------------------------------------------------------------------------------
@@ -315,6 +329,19 @@ def test_a_tmux_that_a_start_up_file_starts_is_told_with_what_avoids_it(
     session, made = make(program, text, env={"TMUX": "/nonexistent/tmux,0,0"})
     assert (made["mode"], made["note"]) == ("shell_prompt", None)
     works(agent, session)
+
+
+def test_the_first_send_to_a_default_session_reaches_no_tmux_of_a_person(agent: Agent, persons_tmux: list[str]):
+    home = agent.state_dir / "attaching"
+    no_first_run(home)
+    (home / ".bashrc").write_text(f'[ -z "$TMUX" ] && exec {" ".join(persons_tmux)} attach\n')
+    with a_state_dir() as directory, Agent(directory, "bash", HOME=str(home)) as own:
+        with pytest.raises(ToolFailed) as failed:
+            own.call("send", text="echo typed", key="Enter")
+        assert failed.value.code == "WRONG_MODE"
+        assert "nothing was typed" in str(failed.value)
+    shown = subprocess.run([*persons_tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
+    assert "typed" not in shown
 
 
 def test_tmux_that_an_agent_types_is_a_tmux_as_anywhere(agent: Agent, make: Make, tmp_path: Path):

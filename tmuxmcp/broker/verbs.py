@@ -40,7 +40,7 @@ from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.running import adopting, run, takeup
 from tmuxmcp.running.arriving import arrive
-from tmuxmcp.running.startup import first_look, first_note, start_up
+from tmuxmcp.running.startup import first_look, first_note, refuse_first_input, start_up
 from tmuxmcp.running.typed import RunOutcome, joined_notes
 from tmuxmcp.sessions import commandresults, lease
 from tmuxmcp.sessions.boundary import Boundary
@@ -550,6 +550,8 @@ class Verbs:
         what = sending.typing(self._settings, request)
         wait = await self._reading.wait(request, call)
         session = await self._targets.session(target, call)
+        if session.made_for == call.call_id:
+            await refuse_first_input(session)
         return await sending.send(self._reading, session, what, request, wait, call, target.noting)
 
     async def check_send(self, request: q.Send, call: Call) -> None:

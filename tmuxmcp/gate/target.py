@@ -144,6 +144,7 @@ class Targets:
             if live is None:
                 own += [each for each in self._registry.destroyed(LOOKED_THROUGH)[0] if each.meta.owner == call.caller]
                 made = await self._creation.create_default(call.caller)
+                made.made_for = call.call_id
         if live:
             await self._begins(live)
             return live

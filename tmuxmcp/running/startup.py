@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from tmuxmcp.errors import NotAShell, SessionBusy
+from tmuxmcp.errors import NotAShell, SessionBusy, WrongMode
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.launch.shells import ADOPTABLE
 from tmuxmcp.machine import proc
@@ -155,6 +155,22 @@ async def refusal(session: Session, look: Look) -> NotAShell | SessionBusy | Non
         return not_a_shell(session, look, found.what, found.advice)
     message = f"In session {session.id} {found.what}. Nothing was run."
     return SessionBusy(message, hint=found.hint, session_id=session.id)
+
+
+async def refuse_first_input(session: Session) -> None:
+    """Refuse to type into a session that was made for this very call, where no prompt takes it.
+
+    Its caller has seen nothing of it, and takes it for a shell.
+
+    Raises:
+        WrongMode
+    """
+    found = await start_up(session, await session.look())
+    if found and found.asks:
+        message = (
+            f"Your default session {session.id} was made for this call, and in it {found.what}: nothing was typed."
+        )
+        raise WrongMode(message, hint=f"{found.advice} The next send types there.", session_id=session.id)
 
 
 async def first_look(session: Session, *, ready: bool) -> Look:

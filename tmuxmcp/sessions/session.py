@@ -137,6 +137,8 @@ class Session:
         """By caller, size of the log when it typed last, and the text: what may be shown of it is no output."""
         self.lines_settled: dict[str, int] = {}
         """By caller, size of the log when it entered lines of which it was told that they began no command."""
+        self.made_for = ""
+        """The call for which this broker made it, as its caller's default session; empty: none."""
         self.seen_alive = False
         """This broker has seen its program run."""
         self.end_told: set[str] = set()
