@@ -225,10 +225,12 @@ def test_a_past_that_is_not_known_does_not_look_like_one(page: browser.Page, ser
     slider = "document.querySelector('.past .slider')"
     page.value(f"{slider}.value = 5; {slider}.dispatchEvent(new Event('input'))")
     page.until("document.querySelector('.screen.unknown') !== null")
+    page.until(f"{TEXT}.trim() == ''")
     assert "not known" in page.value("document.querySelector('.past .note').textContent")
     page.value("window.fetch = window.asks")
     page.value("[...document.querySelectorAll('.past button')].find((each) => each.textContent == 'Live').click()")
     page.until("document.querySelector('.screen.unknown') === null")
+    page.until(f"{TEXT}.includes('the present')")
 
 
 def test_a_recording_is_handed_to_the_browser_and_left_nowhere(page: browser.Page, service: Service, state_dir: Path):

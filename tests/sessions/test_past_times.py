@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.conftest import eventually
@@ -15,7 +16,8 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.machine.delays import Delays
-from tmuxmcp.record.events import InputEvent
+from tmuxmcp.record.clock import SessionClock
+from tmuxmcp.record.events import ExitedEvent, InputEvent
 from tmuxmcp.sessions import timekeeper
 
 pytestmark = pytest.mark.anyio
@@ -106,3 +108,56 @@ async def test_a_later_size_makes_a_screen_approximate(broker: Broker) -> None:
     then = await screen(broker, before)
     assert (then.approximate, then.cols) == (True, 50)
     assert "size changed" in (then.note or "")
+
+
+async def exits(broker: Broker) -> None:
+    await broker.read(session_id="a", wait_for="exit")
+
+
+async def exits_and_is_destroyed(broker: Broker) -> None:
+    await broker.read(session_id="a", wait_for="exit")
+    await broker.destroy_session("a")
+
+
+async def is_destroyed(broker: Broker) -> None:
+    await broker.destroy_session("a", force=True)
+
+
+async def is_lost(broker: Broker) -> None:
+    broker.tmux.run("kill-session", "-t", "=a")
+
+    async def lost() -> bool:
+        return (await broker.get_session("a")).mode == "lost"
+
+    await eventually(lost)
+
+
+@pytest.mark.parametrize(
+    ("end", "sleeps"), [(exits, 0), (exits_and_is_destroyed, 0), (is_destroyed, 600), (is_lost, 600)]
+)
+async def test_the_time_of_an_ended_session_ends_with_it(
+    broker: Broker, end: Callable[[Broker], Awaitable[None]], sleeps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long ago that was, and whether its pane is still there."""
+    await broker.create_session("sh", ["-c", f"echo one; sleep 1; echo two; sleep {sleeps}"], name="a")
+    await broker.read(session_id="a", wait_for="pattern", pattern="two")
+    await time_now(broker)
+    times, log = broker.registry.sessions["a"].times, broker.registry.sessions["a"].log
+    last = times.ms_at(log.read(0, 100).index(b"two") + 1)
+    assert last is not None
+    await end(broker)
+    session = await broker.registry.known("a")
+    if end is not is_lost:
+        await eventually(lambda: any(isinstance(each, ExitedEvent) for each in session.events.read()))
+    clock = SessionClock.now_ms
+    monkeypatch.setattr(SessionClock, "now_ms", lambda self: clock(self) + 3_600_000)
+    end_ms = (await broker.seeing().activity("a")).end_ms
+    assert last <= end_ms < last + 120_000
+    assert "two" in (await screen(broker, -1)).content
+    assert "two" not in (await screen(broker, -(end_ms - last) - 300)).content
+    assert (await screen(broker, end_ms)).time == end_ms
+    with pytest.raises(InvalidArgument, match=f"which ended {end_ms} ms after it was made"):
+        await broker.read("screen", "a", at_ms=end_ms + 1)
+    exported = await broker.export_recording("a", format="txt", from_ms=last - end_ms - 1)
+    assert "two" in await anyio.Path(exported.path).read_text()
+    assert exported.duration_s < 120

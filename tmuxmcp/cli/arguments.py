@@ -303,7 +303,7 @@ def _export(verbs: Verbs, name: str, chosen: bool) -> None:
         "Write what a session did to a file: a recording for asciinema (cast), its text (txt, ansi, html), a picture\n"
         "that moves (svg, gif) or lines of JSON (jsonl). Also of sessions that have ended, as long as their logs are\n"
         "kept. Nothing is overwritten.\n\n"
-        "Times count from the session's beginning; negative ones are before now."
+        "Times count from the session's beginning; negative ones are before now, or before its end."
     )
     parser = _verb(verbs, name, "write what a session did to a file", "export.export", description=description)
     _add_session(parser)

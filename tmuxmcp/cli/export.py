@@ -35,7 +35,7 @@ def export(options: argparse.Namespace) -> int:
     directory = session.directory
     wanted = WantedStretch(options.begin, options.until, options.command)
     bar = Bar()
-    recorded = RecordedSession(directory)
+    recorded = RecordedSession(directory, end_ms=None if kept.seems_running(session) else session.end_ms())
     try:
         stretch = recorded.stretch(wanted)
         made = Export(recorded, stretch, _options(options), bar.show)

@@ -907,7 +907,7 @@ class ExportRecording(Request[r.ExportRecordingResult]):
     session_id: SessionId = ""
     format: FilmFormat = "cast"
     path: RecordingPath = ""
-    from_ms: Annotated[int | None, Field(description="Since it was made; negative: before now")] = None
+    from_ms: Annotated[int | None, Field(description="Since it was made; negative: before now or its end")] = None
     to_ms: Annotated[int | None, Field(description="The same")] = None
     command: Annotated[int | None, Field(description="Only this command's output; -1: the last one's")] = None
     speed: Annotated[float, Field(ge=0.01, le=1000)] = 1.0

@@ -131,18 +131,19 @@ async def moment_at(session: Session, at_ms: int) -> Moment:
     """The moment of a time.
 
     Args:
-        at_ms: milliseconds since the session was made; negative: before now.
+        at_ms: milliseconds since the session was made; negative: before now, or before it ended.
 
     Raises:
         InvalidArgument: it is no time of this session.
         NotRetained: nobody knows how much had been printed then.
     """
-    now_ms = session.now_ms()
-    ms = now_ms + at_ms if at_ms < 0 else at_ms
-    if not 0 <= ms <= now_ms:
+    end_ms = session.end_ms()
+    ms = end_ms + at_ms if at_ms < 0 else at_ms
+    if not 0 <= ms <= end_ms:
+        when = f"ended {end_ms} ms after it was made" if session.exited else f"was made {end_ms} ms ago"
         raise InvalidArgument(
-            f"at_ms={at_ms} is no time of session {session.id}, which was made {now_ms} ms ago.",
-            hint="It counts from when the session was made; negative: before now.",
+            f"at_ms={at_ms} is no time of session {session.id}, which {when}.",
+            hint="It counts from when the session was made; negative: before now, or before its end.",
             session_id=session.id,
         )
     offset = await anyio.to_thread.run_sync(session.times.offset_at, ms)

@@ -6,6 +6,7 @@ It only looks: no cursor of a caller moves, and nothing counts as told to anybod
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import pairwise
 from typing import Literal
 
 import anyio
@@ -18,6 +19,7 @@ from tmuxmcp.reading import facts, past
 from tmuxmcp.reading.reading import title_of
 from tmuxmcp.record import generations
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.timingcodec import FIRST_STEP
 from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
@@ -107,7 +109,7 @@ class Activity:
     made_s: float
     """When it was made, in seconds since 1970."""
     end_ms: int
-    """Now, or when it printed last; as the next in milliseconds since it was made."""
+    """Now, or when it ended; as the next in milliseconds since it was made."""
     moments: list[int]
 
 
@@ -221,8 +223,7 @@ class SessionSights:
         session = await self._registry.known(session_id, generation)
         made = seconds_of(session.meta.created_at) or 0.0
         moments = await anyio.to_thread.run_sync(_moments, session)
-        now_ms = session.now_ms() if session.pane else max([*moments, 0])
-        return Activity(made, now_ms, moments)
+        return Activity(made, await anyio.to_thread.run_sync(session.end_ms), moments)
 
     def generations(self, session_id: str) -> list[Generation]:
         """The sessions of a name of which something is kept, the oldest first."""
@@ -244,7 +245,8 @@ def _behind_line(session: Session, offset: int, size: int) -> int:
 
 def _moments(session: Session) -> list[int]:
     """Times at which something was printed, thinned out to `MOST_MOMENTS`."""
-    times = sorted({step.ms for step in session.times.steps(0, session.log.size()) if step.known})
+    steps = [FIRST_STEP, *session.times.steps(0, session.log.size())]
+    times = sorted({step.ms for before, step in pairwise(steps) if step.known and step.offset > before.offset})
     if len(times) <= MOST_MOMENTS:
         return times
     apart = max((times[-1] - times[0]) // MOST_MOMENTS, 1)

@@ -55,7 +55,7 @@ class WantedStretch:
     """Which stretch of a session; all that is left out: all that is kept."""
 
     from_ms: int | None = None
-    """Since the session was made; negative: before now."""
+    """Since the session was made; negative: before now, or before it ended."""
     to_ms: int | None = None
     command: int | None = None
     """Number of a command, whose output is meant; -1: of the last one."""
@@ -88,12 +88,20 @@ class _EventAt:
 class RecordedSession:
     """What the files of a session say."""
 
-    def __init__(self, directory: SessionDirectory, times: Timing | None = None, *, typed: bool = False) -> None:
+    def __init__(
+        self,
+        directory: SessionDirectory,
+        times: Timing | None = None,
+        *,
+        typed: bool = False,
+        end_ms: int | None = None,
+    ) -> None:
         """
         Args:
+            end_ms: when it ended, as `Session.end_ms` has it; None: it runs.
             typed: what was typed is part of the films, as far as that is written down.
         """
-        self._typed = typed
+        self._typed, self._end_ms = typed, end_ms
         self.directory, self.log = directory, RawLog(directory)
         self._times = times or Times(directory)
         meta = Meta.load(directory)
@@ -145,14 +153,17 @@ class RecordedSession:
         return Stretch(command.start, command.end, began_ms if indexed is None else indexed)
 
     def _between(self, from_ms: int | None, to_ms: int | None) -> Stretch:
-        size, head, now_ms = self.log.size(), self.log.head(), self._clock.now_ms()
+        size, head = self.log.size(), self.log.head()
+        now_ms = self._clock.now_ms() if self._end_ms is None else self._end_ms
         first, last = (each + now_ms if each is not None and each < 0 else each for each in (from_ms, to_ms))
         if first is not None and last is not None and last < first:
             raise InvalidArgument("to_ms is before from_ms.", hint="Times count from the session's beginning.")
         if first is not None and first > now_ms:
             raise InvalidArgument(
-                f"from_ms={first} has not come yet: the session was made {now_ms} ms ago.",
-                hint="Times count from the session's beginning; negative ones are before now.",
+                f"from_ms={first} has not come yet: the session was made {now_ms} ms ago."
+                if self._end_ms is None
+                else f"from_ms={first} is behind the session's end: it ended {now_ms} ms after it was made.",
+                hint="Times count from the session's beginning; negative ones are before now, or before its end.",
             )
         begin = head if first is None else self._offset_at(max(first, 0))
         end = size if last is None else max(self._offset_at(max(last, 0)), begin)

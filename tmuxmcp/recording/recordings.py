@@ -99,7 +99,7 @@ async def _stretch(session: Session, asked: q.ExportRecording) -> tuple[Stretch,
     """What is meant, and what is to be said of it; the commands that ended are written down."""
     look = await nextprompt.at_rest(session)
     session.save_checkpoint()
-    recorded = RecordedSession(session.directory, session.times)
+    recorded = RecordedSession(session.directory, session.times, end_ms=session.end_ms() if session.exited else None)
     wanted = WantedStretch(asked.from_ms, asked.to_ms, asked.command)
     if asked.command is None or asked.from_ms is not None or asked.to_ms is not None:
         return await anyio.to_thread.run_sync(recorded.stretch, wanted), None

@@ -852,6 +852,17 @@ class Session:
         """Milliseconds since it was made, on a clock that never goes back."""
         return self._clock.now_ms()
 
+    def end_ms(self) -> int:
+        """The end of its time: now while it runs; else when it ended or, where nobody wrote that down, printed last."""
+        if not self.exited:
+            return self.now_ms()
+        written, made = ending_of(self.life, self._left), seconds_of(self.meta.created_at)
+        at = seconds_of(self._left.exit.time if self._left.exit else written.at if written else "")
+        size = self.log.size()
+        printed_ms = self.times.ms_at(size) if at else self.time_at(size)
+        # Times are cut to the millisecond: a moment later all was there.
+        return max(round((at - made) * 1000) if at and made else 0, 0 if printed_ms is None else printed_ms + 1)
+
     def time_at(self, offset: int) -> int | None:
         """Milliseconds from its making until so much had been printed; None where that is not known.
 

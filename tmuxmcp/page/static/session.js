@@ -126,10 +126,10 @@ export class Session {
     this.now = { size, facts, lines: { ...(same ? this.now.lines : {}), ...lines } };
   }
 
-  /** Shows a screen of the past; one that is not known must not look like one. */
+  /** Shows a screen of the past; one that is not known is empty, and does not look like one. */
   then(frame) {
     this.screen.element.classList.toggle("unknown", frame === null);
-    if (frame) this.screen.show(frame);
+    this.screen.show(frame ?? emptied(this.screen.size));
   }
 
   back() {
@@ -152,4 +152,10 @@ export class Session {
     this.notice.textContent = text;
     this.notice.hidden = false;
   }
+}
+
+/** A screen of this size on which nothing stands. */
+function emptied(size) {
+  const lines = Object.fromEntries(Array.from({ length: size[1] }, (_, row) => [row, []]));
+  return { size, facts: [0, 0, false, "", "block"], lines };
 }
