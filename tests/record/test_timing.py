@@ -111,6 +111,35 @@ def test_of_a_coarse_step_the_time_is_not_known(directory: SessionDirectory) -> 
     assert [Times(directory).ms_at(offset) for offset in (10, 11, 500, 501)] == [100, None, None, 910]
 
 
+def test_what_stood_before_bytes_of_which_the_time_is_not_known_is_known(directory: SessionDirectory) -> None:
+    writer = writer_of(directory)
+    writer.note(10, 100)
+    writer.note(500, 5000, known=False, unchanged_ms=4000)
+    writer.note(510, 6000, known=True, unchanged_ms=5500)
+    writer.close(6100)
+    grow(directory, 510)
+    times = Times(directory)
+    assert [times.offset_at(ms) for ms in (100, 3999, 4000, 4999, 5000, 5999)] == [10, 10, None, None, 500, 500]
+    assert [times.ms_at(offset) for offset in (10, 11, 500, 501)] == [100, None, None, 6000]
+    around = times.around(4500)
+    assert (around.before_ms, around.after_ms) == (4000, 5000)
+
+
+@pytest.mark.parametrize(("since_ms", "known_from"), [(700, 700), (None, 1000), (50, 1000), (2000, 1000)])
+def test_a_new_writer_knows_when_the_log_was_written_last(
+    directory: SessionDirectory, since_ms: int | None, known_from: int
+) -> None:
+    write(directory, [(10, 100)])
+    writer = TimingWriter.take(directory)
+    assert writer
+    writer.begin(500, 1000, since_ms)
+    writer.note(510, 2000, known=False)
+    writer.close(2100)
+    times = Times(directory)
+    known = [times.offset_at(ms) for ms in (known_from - 1, known_from, 999, 1000)]
+    assert known == [None, 500 if known_from < 1000 else None, 500 if known_from < 1000 else None, None]
+
+
 def test_steps_never_go_back(directory: SessionDirectory) -> None:
     writer = writer_of(directory)
     for offset, ms in ((10, 100), (8, 110), (10, 120), (11, 90)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -96,6 +97,37 @@ async def test_what_is_printed_while_the_clock_is_read_was_not_there_when_it_was
         session.write_input(bytes=1, keys=0)
     assert session.log.size() > size
     assert [each.offset for each in session.events.read() if isinstance(each, InputEvent)][-1] == size
+
+
+async def test_what_stood_before_output_that_was_noted_late_is_known(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However busy the machine is: the broker has looked meanwhile, and nothing had come."""
+    await broker.create_session(name="a")
+    await at_rest(broker, "echo one")
+    session = broker.registry.sessions["a"]
+    monkeypatch.setattr(Delays, "lately", lambda delays: True)
+    quiet = session.now_ms()
+    await eventually(lambda: session.now_ms() > quiet + 200)
+    late = await at_rest_late(broker, "echo two")
+    content = (await screen(broker, quiet + 100)).content
+    assert "one" in content
+    assert "two" not in content
+    assert "two" in (await screen(broker, -1)).content
+    unknown = next(ms for ms in range(quiet, late) if session.times.offset_at(ms) is None)
+    with pytest.raises(NotRetained, match=r"between [0-9]+ ms and [0-9]+ ms, and nobody noted when exactly") as found:
+        await broker.read("screen", "a", at_ms=unknown)
+    assert (hint := re.search(r"at_ms=([0-9]+) shows", found.value.hint))
+    assert "two" in (await screen(broker, int(hint[1]))).content
+
+
+async def at_rest_late(broker: Broker, command: str) -> int:
+    """As `at_rest`, where no time is noted as known."""
+    await broker.run(command, "a")
+    await broker.read(session_id="a", wait_for="ready")
+    session = broker.registry.sessions["a"]
+    await eventually(lambda: session.times.offset_at(session.now_ms()) == session.log.size())
+    return session.now_ms()
 
 
 async def test_a_later_size_makes_a_screen_approximate(broker: Broker) -> None:

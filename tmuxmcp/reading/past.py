@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import anyio
@@ -34,6 +35,9 @@ class Moment:
     resized_later: bool = False
     """The size changed between this moment and the next output: it is the size of then that is not known."""
 
+
+NOTED_S, NOTED_LOOK_S = 0.6, 0.05
+"""What was printed just now is noted within this time, while a server runs, and looked for so often."""
 
 REBUILT_NOTE = "Its terminal is gone: this is what it showed last, rebuilt from its log."
 
@@ -146,20 +150,38 @@ async def moment_at(session: Session, at_ms: int) -> Moment:
             hint="It counts from when the session was made; negative: before now, or before its end.",
             session_id=session.id,
         )
-    offset = await anyio.to_thread.run_sync(session.times.offset_at, ms)
-    if offset is None:
-        head = session.log.head()
-        raise NotRetained(
-            f"It is not known how much session {session.id} had printed at {ms} ms: no server was there to note it.",
-            hint="Ask again in a second if that was just now; else name a place in the log by at_offset or command.",
-            first_offset=head,
-            first_ms=await anyio.to_thread.run_sync(session.times.ms_at, head),
-        )
+    offset = await _offset_at(session, ms)
     made = seconds_of(session.meta.created_at) or 0.0
     later = any(
         each.offset == offset and (seconds_of(each.time) or 0.0) - made > ms / 1000 for each in session.events.resizes()
     )
     return Moment(offset, RESIZED_LATER if later else None, ms, later)
+
+
+async def _offset_at(session: Session, ms: int) -> int:
+    """How much had been printed at a moment; of one that is hardly past that is about to be noted.
+
+    Raises:
+        NotRetained: nobody knows it.
+    """
+    until = time.monotonic() + NOTED_S
+    while True:
+        around = await anyio.to_thread.run_sync(session.times.around, ms)
+        if around.offset is not None:
+            return around.offset
+        if around.after_ms is not None or time.monotonic() >= until:
+            break
+        await anyio.sleep(NOTED_LOOK_S)
+    head, before, after = session.log.head(), around.before_ms, around.after_ms
+    end = "now" if after is None else f"{after} ms"
+    raise NotRetained(
+        f"What session {session.id} showed at {ms} ms is not known: it printed something between {before} ms and "
+        f"{end}, and nobody noted when exactly: no server ran then, or it was held up.",
+        hint="at_offset and command of read name a place in the output instead; "
+        + (f"at_ms={after} shows what had come by then." if after is not None else "at_ms=-1 shows what is there now."),
+        first_offset=head,
+        first_ms=await anyio.to_thread.run_sync(session.times.ms_at, head),
+    )
 
 
 async def screen_of(session: Session, moment: Moment) -> Snapshot:

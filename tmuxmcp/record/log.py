@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,17 @@ def wake(log: Path) -> None:
         os.close(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
 
 
+@dataclass
+class Unchanged:
+    """Until when a log had a size."""
+
+    now_ms: Callable[[], int]
+    """The session's clock."""
+    size: int
+    until_ms: int = 0
+    """It had no more at this time."""
+
+
 class RawLog:
     """One session's `out.raw`, opened for each read: no descriptor is kept for an idle session."""
 
@@ -88,6 +99,8 @@ class RawLog:
         self._base_path = str(directory.base)
         self._last: tuple[int, bytes] = (0, b"")
         """Where the last short piece that was read began, and the piece: what was printed there stays so."""
+        self.unchanged: Unchanged | None = None
+        """Who wants to know until when it had a size; each look at it tells."""
 
     def create(self) -> None:
         """Make the empty file, for the owner alone.
@@ -112,19 +125,20 @@ class RawLog:
 
     def size(self) -> int:
         """Offset behind the last byte."""
-        try:
-            return self.base() + os.stat(self._name).st_size
-        except FileNotFoundError:
-            return 0
+        return self.written()[0]
 
     def written(self) -> tuple[int, float]:
         """The same, and when it was last written to: seconds since 1970; (0, 0.0) where it is gone."""
+        before_ms = self.unchanged.now_ms() if self.unchanged else 0
         base = self.base()
         try:
             state = os.stat(self._name)
         except FileNotFoundError:
             return 0, 0.0
-        return base + state.st_size, state.st_mtime
+        size = base + state.st_size
+        if self.unchanged and size == self.unchanged.size:
+            self.unchanged.until_ms = before_ms
+        return size, state.st_mtime
 
     def head(self) -> int:
         """Offset of the first byte that is still there."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.timingcodec import FIRST_STEP, Block, TimingStep
@@ -42,6 +43,18 @@ def _continued(last: TimingStep, blocks: Iterator[Placed]) -> Iterator[TimingSte
         last = block.end
 
 
+@dataclass(frozen=True)
+class AroundMoment:
+    """What a timing index tells of a moment."""
+
+    offset: int | None
+    """So many bytes had been printed then; None: that is not known."""
+    before_ms: int
+    """The last time up to then for which it is known; the bytes that came later in the same millisecond apart."""
+    after_ms: int | None
+    """The next one behind it; None: nothing is noted behind it."""
+
+
 class Times:
     """Reads one session's timing index; nothing is kept open, and what was added since is read as well."""
 
@@ -60,15 +73,18 @@ class Times:
 
     def offset_at(self, ms: int) -> int | None:
         """How many bytes had been printed at a moment that is past; None: that is not known."""
-        if ms < 0:
-            return None
+        return None if ms < 0 else self.around(ms).offset
+
+    def around(self, ms: int) -> AroundMoment:
+        """What is known of a moment that is past, and of when more is."""
         with timing_files(self._directory) as files:
             last = FIRST_STEP
             for step in _steps(files, lambda block: block.start.ms <= ms):
                 if step.ms > ms:
-                    return last.offset if step.known or step.offset == last.offset else None
+                    known = step.known or step.offset == last.offset
+                    return AroundMoment(last.offset if known else None, last.ms, step.ms)
                 last = step
-        return last.offset if self._log.size() == last.offset else None
+        return AroundMoment(last.offset if self._log.size() == last.offset else None, last.ms, None)
 
     def steps(self, start: int, end: int) -> Iterator[TimingStep]:
         """The steps behind the offset `start`, up to the first at or behind `end`; fewer where the index ends."""

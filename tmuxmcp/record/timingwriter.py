@@ -138,15 +138,21 @@ class TimingWriter:
         """Something is noted and not written yet."""
         return bool(self._steps)
 
-    def begin(self, offset: int, ms: int) -> None:
+    def begin(self, offset: int, ms: int, since_ms: int | None = None) -> None:
         """Note where the log ends as writing begins: nobody knows when what was printed since the last step came.
 
         An index that tells more than the log holds, as a crash of the machine can leave, is cut.
+
+        Args:
+            since_ms: since when it ends there; None: that is not known.
         """
         if offset < self._last.offset:
             self._forget(offset)
         if offset > self._last.offset:
-            self._add(offset, ms, known=ms - self._last.ms <= HELD_UP_MS)
+            since_ms = since_ms if since_ms is not None and self._last.ms <= since_ms <= ms else ms
+            self._add(offset, since_ms, known=since_ms - self._last.ms <= HELD_UP_MS)
+            if since_ms < ms:
+                self._add(offset, ms, known=True)
             self.flush()
         self._seen = offset
 
@@ -163,11 +169,12 @@ class TimingWriter:
             self._cut(fd, place + block.length if whole else place)
             self._start = self._last = block.end if whole else block.start
 
-    def note(self, offset: int, ms: int, *, known: bool = True) -> None:
+    def note(self, offset: int, ms: int, *, known: bool = True, unchanged_ms: int = 0) -> None:
         """Note that so much had been printed then; what is no more than at the step before needs no step.
 
         Args:
             known: what came since the step before came just then.
+            unchanged_ms: it came after this.
         """
         if offset <= self._seen:
             return
@@ -175,6 +182,8 @@ class TimingWriter:
         if not self._affords(offset):
             self._skipped = True
             return
+        if not (known or self._skipped) and unchanged_ms > self._last.ms:
+            self._add(self._last.offset, unchanged_ms, known=True)
         self._add(offset, ms, known and not self._skipped)
         if len(self._steps) >= MAX_BLOCK_STEPS:
             self.flush()

@@ -19,10 +19,11 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.machine.delays import HELD_UP_S, Delays, minding_stops
 from tmuxmcp.machine.filesystem import file_system_of
-from tmuxmcp.record.log import LogWatcher
+from tmuxmcp.record.log import LogWatcher, Unchanged
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.record.timingwriter import TimingWriter
 from tmuxmcp.sessions.registry import Registry
@@ -41,6 +42,12 @@ BEAT_S = 0.1
 
 LOCK_AGAIN_S = (0.01, 0.1, 1.0)
 """When a lock is asked for again that was let go of: the system tells it a little before."""
+
+LOOK_AGAIN_S = 5.0
+"""A log that does not grow is looked at so often."""
+
+CLOCKS_AGREE_MS = 500
+"""So far a session's clock may be from that of the machine if nobody has set it since the session was made."""
 
 LAST_BYTES_S = 1.0
 """How long the sink of a session that has ended may take to write what it still has."""
@@ -68,6 +75,7 @@ class Timekeeper:
             for session in self._registry.sessions.values():
                 begin(session)
             task_group.start_soon(self._mind_stops)
+            task_group.start_soon(self._look_now_and_then)
             task_status.started()
 
     def _can_write(self) -> bool:
@@ -126,7 +134,9 @@ class Timekeeper:
         self._writers[session] = writer
         try:
             await self._wait_for_sink(session)
-            writer.begin(session.log.size(), session.now_ms())
+            size, written_at = session.log.written()
+            writer.begin(size, session.now_ms(), self._ms_of(session, written_at))
+            session.log.unchanged = Unchanged(session.now_ms, writer.offset)
             await self._note_while(session, writer)
             if session.exited:
                 await self._note_last(session, writer)
@@ -176,8 +186,26 @@ class Timekeeper:
             return False
         now_ms, late_s = session.now_ms(), time.time() - written_at
         held_up = held_up or self._delays.lately()  # it may have been stopped between the size and the time
-        writer.note(size, now_ms, known=not held_up and -HELD_UP_S < late_s < HELD_UP_S)
+        known = not held_up and -HELD_UP_S < late_s < HELD_UP_S
+        unchanged = session.log.unchanged
+        writer.note(size, now_ms, known=known, unchanged_ms=unchanged.until_ms if unchanged else 0)
+        if unchanged:
+            unchanged.size = writer.offset
         return True
+
+    def _ms_of(self, session: Session, written_at: float) -> int | None:
+        """A moment of the machine's clock by the session's; None: somebody has set one of them since it was made."""
+        now_s, now_ms, made_s = time.time(), session.now_ms(), seconds_of(session.meta.created_at)
+        if made_s is None or abs((now_s - made_s) * 1000 - now_ms) > CLOCKS_AGREE_MS:
+            return None
+        return min(math.ceil((written_at - made_s + HELD_UP_S) * 1000), now_ms)
+
+    async def _look_now_and_then(self) -> None:
+        """Look at the logs: of what comes while this process is held up it is then known when it had not come yet."""
+        while True:
+            await anyio.sleep(LOOK_AGAIN_S)
+            for session in list(self._writers):
+                session.log.size()
 
     async def _note_last(self, session: Session, writer: TimingWriter) -> None:
         """Note what the sink of a session that has ended still writes."""
@@ -192,6 +220,7 @@ class Timekeeper:
             return
         if session.directory.is_there:
             self._note_size(session, writer)
+        session.log.unchanged = None
         writer.close(session.now_ms())
 
     def close(self) -> None:
