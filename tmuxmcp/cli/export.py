@@ -68,7 +68,10 @@ def _write(made: Export, options: argparse.Namespace, directory: SessionDirector
 
 def _tell(exported: Exported, path: str, options: argparse.Namespace) -> None:
     if not exported.times_known:
-        output.note("some times are not known: what was printed then stands at the next time that is")
+        output.note(
+            "nobody noted exactly when some of this was printed (no server ran then, or it was held up): in the file "
+            "that comes late, at a time by which it had been printed"
+        )
     if exported.approximate:
         output.note("the screen at its beginning may lack something: not all that made it is known")
     output.note(exported.merged_note)

@@ -935,7 +935,7 @@ class ExportRecordingResult(Result):
     duration_s: float
     """How long it plays."""
     times_known: bool
-    """False: some times are not known, and what was printed then stands at the next one that is."""
+    """False: nobody noted exactly when some of it was printed; that comes late, at a time by which it was."""
     approximate: bool
     """The screen at its beginning may lack something."""
     merged: bool
@@ -973,7 +973,7 @@ class StopRecordingResult(Result):
     events: int
     """Outputs, inputs, sizes and markers in it."""
     times_known: bool
-    """False: some times are not known, and what was printed then stands at the next one that is."""
+    """False: nobody noted exactly when some of it was printed; that comes late, at a time by which it was."""
     approximate: bool
     """The screen at its beginning may lack something."""
     truncated: bool

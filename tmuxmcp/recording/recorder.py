@@ -188,7 +188,10 @@ class Recorder:
         if exported.truncated:
             remarks.append(f"Its file was full ({full_at:,} bytes): it ends {exported.duration_ms / 1000:g} s in.")
         if not exported.times_known:
-            remarks.append("Some times are not known: what was printed then stands at the next one that is.")
+            remarks.append(
+                "Nobody noted exactly when some of it was printed (no server ran then, or it was held up): that comes "
+                "late, at a time by which it had been printed."
+            )
         if note.input and _events_full(directory):
             remarks.append("What was typed last is not in it: the session has written down too much already.")
         return replace(

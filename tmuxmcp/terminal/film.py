@@ -83,4 +83,4 @@ class Film:
     term: str = ""
     """`TERM` of what ran in it."""
     times_known: bool = True
-    """False: some times are not known and stand at the next one that is."""
+    """False: nobody noted exactly when some of it was printed; that comes late, at a time by which it was."""
