@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import tmuxmcp
-from tests.agent import Agent, an_agent, eventually
+from tests.agent import Agent, an_agent
 from tests.cases import for_each
 from tmuxmcp.cli import main
 from tmuxmcp.cli.arguments import parse
