@@ -311,7 +311,7 @@ class Matching:
     async def _in_text(self, session: Session, scan: Scan, now: float) -> Match | None:
         if self._new.feed(scan.size, now, exited=scan.exited):
             jobs_to = await self._printed_at_prompt(session, scan)
-            texts = session.commands.texts_typed_behind(scan.shell.output_start) if jobs_to else []
+            texts = session.commands.texts_typed_behind(min(self.start, scan.shell.output_start)) if jobs_to else []
             output = output_since(scan, self.start, replace(self.echo, drawn=self._new.stands), texts, jobs_to)
             for pattern in self.patterns:
                 for begin, end in await pattern.spans(output.text):
