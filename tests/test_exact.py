@@ -15,7 +15,6 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
 from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
 from tests.exactness import BASH, THROUGH_OTHERS
-from tmuxmcp.sessions.shellview import REMEMBERED_COMMANDS
 
 SOON_MS = int(1000 * SLOW)
 """Time in which a shell begins a command."""
@@ -679,54 +678,6 @@ def test_a_person_typed_a_command_just_before(agent: Agent, shell: Callable[...,
         subprocess.Popen([*tmux, "send-keys", "-t", f"={session}:", f"echo theirs{i}", "Enter"]).wait()
         result = answered(lambda i=i: shell(f"echo mine{i}"))
         assert result == "SESSION_BUSY" or (result["output"], result["exit_code"]) == (f"mine{i}\n", 0)
-
-
-def run_behind(agent: Agent, session: str, theirs: str, ours: str, **more: object) -> dict:
-    """`run` at a moment when the shell has not yet read what somebody typed: it is stopped until both are typed."""
-    rests = agent.call("read", session_id=session, wait_for="ready")
-    # Stopped before its prompt, it is given nothing.
-    assert (rests["outcome"], rests["mode"]) == ("ready", "shell_prompt")
-    program = psutil.Process(agent.call("get_session", session_id=session)["pid"])
-    events = agent.state_dir / "sessions" / session / "events.jsonl"
-    before = events.read_text().count('"input"')
-    program.suspend()
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-    subprocess.run([*tmux, "send-keys", "-t", f"={session}:", theirs, "Enter"], check=True)
-    call = {"command": ours, "session_id": session, **more}
-    answer = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
-    eventually(lambda: events.read_text().count('"input"') > before)
-    program.resume()
-    return answer.result(30 * SLOW).structured_content
-
-
-def test_a_command_that_the_shell_read_before_ours_is_told(agent: Agent, shell: Callable[..., dict]):
-    result = run_behind(agent, session_of(shell), "echo theirs", "echo ours; (exit 5)")
-    assert (result["output"], result["exit_code"], result["completed"]) == ("ours\n", 5, True)
-    assert "Somebody else typed" in result["note"]
-
-
-def test_the_same_behind_more_commands_than_are_remembered(agent: Agent, shell: Callable[..., dict]):
-    for _ in range(REMEMBERED_COMMANDS):
-        shell("true")
-    result = run_behind(agent, session_of(shell), "echo theirs", "echo ours")
-    assert (result["output"], result["exit_code"], result["completed"]) == ("ours\n", 0, True)
-    assert "Somebody else typed" in (result["note"] or "")
-
-
-@pytest.mark.parametrize("before", ["stty -echo", "shopt -u promptvars", "shopt -u promptvars; stty -echo"])
-def test_of_two_commands_that_nothing_shows_each_has_its_own_result(
-    agent: Agent, shell: Callable[..., dict], before: str
-):
-    shell(before)
-    result = run_behind(agent, session_of(shell), "echo theirs", "echo ours; (exit 5)", timeout_ms=LONG_MS)
-    assert (result["output"], result["exit_code"], result["completed"]) == ("ours\n", 5, True), result
-    assert "Somebody else typed" in result["note"]
-
-
-def test_a_command_that_another_program_read_is_not_said_to_wait(agent: Agent, shell: Callable[..., dict]):
-    result = run_behind(agent, session_of(shell), "cat", "echo ours", timeout_ms=SOON_MS)
-    assert (result["exit_code"], result["completed"], result["outcome"]) == (None, False, "timeout")
-    assert "read by it as input" in result["note"]
 
 
 def test_a_command_that_the_shell_does_not_take_never_runs(agent: Agent, shell: Callable[..., dict], tmp_path: Path):

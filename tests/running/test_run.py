@@ -14,8 +14,9 @@ import anyio
 import psutil
 import pytest
 
-from tests.conftest import SLOW, eventually
+from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import results as r
 from tmuxmcp.errors import IncompleteCommand, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.launch.shells import shell_of
 from tmuxmcp.readiness.kernel import InputWait
@@ -23,6 +24,7 @@ from tmuxmcp.running import entering, key, prompt
 from tmuxmcp.running.key import interrupt
 from tmuxmcp.running.typed import Job
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.sessions.shellview import REMEMBERED_COMMANDS
 from tmuxmcp.tmux.panes import Pane, recall
 
 pytestmark = pytest.mark.anyio
@@ -141,6 +143,64 @@ async def test_shell_that_answers_too_late_takes_the_next_line(
         sent = await broker.send("echo next", enter=True, session_id="a")
         assert sent.result
         assert "\nnext\n" in sent.result.content
+
+
+async def run_behind(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, theirs: str, ours: str, timeout_ms: int = 30_000
+) -> r.RunResult:
+    """`run` at a moment when the shell has not yet read what somebody typed, which a look just before did not see."""
+    seen = prompt._seen
+    monkeypatch.setattr(prompt, "_seen", lambda *at: replace(seen(*at), in_front=True, stopped=False))
+    rests = await broker.read(session_id="a", wait_for="ready")
+    assert (rests.outcome, rests.mode) == ("ready", "shell_prompt")
+    session, ran = broker.registry.sessions["a"], list[r.RunResult]()
+    assert session.pid
+    shell, typed_at = psutil.Process(session.pid), session.typed_at
+    shell.suspend()
+    tmux = [TMUX, "-S", str(broker.tmux.socket)]
+    await anyio.run_process([*tmux, "send-keys", "-t", "=a:", theirs, "Enter"])
+
+    async def run() -> None:
+        ran.append(await broker.run(ours, "a", timeout_ms=timeout_ms))
+
+    async with anyio.create_task_group() as calls:
+        calls.start_soon(run)
+        await eventually(lambda: session.typed_at > typed_at)
+        await eventually(lambda: recall(broker.tmux, session.live(), "claim"))
+        shell.resume()
+    return ran[0]
+
+
+@pytest.mark.parametrize("before", ["true", "stty -echo", "shopt -u promptvars", "shopt -u promptvars; stty -echo"])
+async def test_a_command_that_the_shell_read_before_ours_is_told(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.run(before, "a")
+    ran = await run_behind(broker, monkeypatch, "echo theirs", "echo ours; (exit 5)")
+    assert (ran.output, ran.exit_code, ran.completed) == ("ours\n", 5, True)
+    assert "Somebody else typed" in (ran.note or "")
+
+
+async def test_the_same_behind_more_commands_than_are_remembered(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create_session("bash", name="a")
+    for _ in range(REMEMBERED_COMMANDS):
+        await broker.run("true", "a")
+    ran = await run_behind(broker, monkeypatch, "echo theirs", "echo ours")
+    assert (ran.output, ran.exit_code, ran.completed) == ("ours\n", 0, True)
+    assert "Somebody else typed" in (ran.note or "")
+
+
+async def test_a_command_that_another_program_read_is_not_said_to_wait(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.run("true", "a")
+    ran = await run_behind(broker, monkeypatch, "cat", "echo ours", timeout_ms=int(1000 * SLOW))
+    assert (ran.exit_code, ran.completed, ran.outcome) == (None, False, "timeout")
+    assert "read by it as input" in (ran.note or "")
 
 
 @pytest.mark.parametrize("program", ["zsh", "fish"])
