@@ -492,7 +492,7 @@ class Session:
         elif self._leave(scan, sight.facts, pid):
             scan = await self.scan()
         shell = scan.level.pid if scan.level.number else pid
-        if not (sight.verdict.ready or far) and shell and witness.is_stopped(shell):
+        if sight.facts and not (sight.verdict.ready or far) and shell and witness.is_stopped(shell):
             sight = replace(sight, verdict=stopped(shell, scan.knows.name))
         return Look(
             **vars(scan),
