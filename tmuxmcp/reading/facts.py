@@ -144,5 +144,5 @@ def _recorded(look: Look) -> bool:
 def _note(session: Session, look: Look) -> str | None:
     notice = session.take_notice()
     if look.replaced:
-        return "Somebody has put another program into its pane (respawn-pane): run cannot be used."
+        return "Somebody has put another program into its pane (respawn-pane): run works in a shell there."
     return notice or (None if _recorded(look) else "Its output is not being recorded at this moment.")

@@ -8,7 +8,8 @@
 # on. Prompts look as they did; `$?` is untouched; set -u, -e and -x do no harm.
 #
 # Every expansion is quoted: IFS is the user's, and behind `\builtin` bash splits the words of `local` like those of any
-# command; under `set -k` it takes an assignment there for its environment, so `local` is given names alone. Variables are globals with names of our own: a local cannot hide a `readonly status` of the user's.
+# command; under `set -k` it takes an assignment there for its environment, so `local` is given names alone. Variables
+# are globals with names of our own: a local cannot hide a `readonly status` of the user's.
 #
 # Read by `--rcfile` with TMUXMCP_RC naming the user's own file, or at the first prompt by PROMPT_COMMAND.
 
@@ -69,7 +70,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   # `more; ` or in a function of the user's it is of what ran before it.
   __tmuxmcp_knows_status() {
     ((${#FUNCNAME[@]} < 3)) || \builtin return 1
-    \builtin local __tmuxmcp_leads=
+    \builtin local __tmuxmcp_leads
+    __tmuxmcp_leads=
     for __tmuxmcp_each in ${PROMPT_COMMAND[@]+"${PROMPT_COMMAND[@]}"}; do
       [[ $__tmuxmcp_each != ?*"$1"* ]] || \builtin return 1
       [[ $__tmuxmcp_each != "$1"* ]] || __tmuxmcp_leads=1
@@ -111,7 +113,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   __tmuxmcp_passed_on() {
     [[ -p $1 ]] || \builtin return 0
     ! \builtin read -rt 0 <"$1" || \builtin return 1
-    \builtin local __tmuxmcp_reads= __tmuxmcp_process __tmuxmcp_how
+    \builtin local __tmuxmcp_reads __tmuxmcp_process __tmuxmcp_how
+    __tmuxmcp_reads=
     for __tmuxmcp_process in /proc/[0-9]*/fd/0; do
       [[ $__tmuxmcp_process -ef $1 ]] || \builtin continue
       __tmuxmcp_process=${__tmuxmcp_process%/fd/0} __tmuxmcp_how=
