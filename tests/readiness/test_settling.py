@@ -14,6 +14,7 @@ from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.settling import (
     ANSWERS_OF_TMUX,
     ASLEEP_S,
+    BETWEEN_KEYS_S,
     ESCAPE_S,
     FAR_SETTLE_S,
     IF_A_SHELL,
@@ -84,6 +85,12 @@ STANDING: dict[str, tuple[Terms, Facts, tuple[str, str | None] | None, float]] =
     "a new prompt of ours": (PLAIN, known(EDITS, marks=Marks(True, SIZE + 1)), ("ready", "marks"), 0),
     "our prompt is on its way": (PLAIN, known(EDITS, marks=Marks(late=True)), READY, LATE_S + SETTLE_S),
     "our prompt, and another is described": (ASKED, known(EDITS, marks=PROMPT), ("ready", "marks"), SETTLE_S),
+    "our prompt, and its shell sleeps between two looks for a key": (
+        PLAIN,
+        known(ASLEEP, marks=Marks(between_keys=True)),
+        ("ready", "marks"),
+        BETWEEN_KEYS_S,
+    ),
     "marks alone": (PLAIN, known(UNKNOWN, marks=Marks(alone=True)), ("ready", "marks"), UNCONFIRMED_S),
     "marks tell nothing of what hides": (PLAIN, known(UNKNOWN, marks=PROMPT), QUIET, 0.3),
     # programs that listen while they work

@@ -295,6 +295,48 @@ def test_a_line_editor_that_a_start_up_file_switches_off_is_told(agent: Agent, m
     works(agent, session)
 
 
+# ---- line editors ----------------------------------------------------------------------------------
+
+EDITOR = r"""
+exec {screen}>&1 {nothing}<> <(:)
+between_keys() { until read -t 0; do read -t 0.02 -u "$nothing"; done; }
+typed() {
+  READLINE_LINE=${READLINE_LINE:0:READLINE_POINT}$1${READLINE_LINE:READLINE_POINT}
+  ((READLINE_POINT++))
+  printf %s "$1" >&"$screen"
+  between_keys
+}
+for key in {a..z} {0..9} . / = - \; "' '" \$; do bind -x "\"$key\": typed '$key'"; done
+bind -x '"\e[0n": between_keys'
+shown() { exec 2>>~/readline; PS1=; printf '%s\e[5n' 'mine> ' >&"$screen"; }
+PROMPT_COMMAND=shown
+"""
+"""A line editor written in bash, as ble.sh: a handler for each key draws the line, and sleeps until there is another.
+
+What readline would draw goes elsewhere. The terminal's answer to a question brings the first key.
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_a_line_editor_written_in_bash(agent: Agent, make: Make, tmp_path: Path):
+    session, made = make("bash", EDITOR, ready_timeout_ms=int(10_000 * SLOW))
+    assert (made["mode"], made["ready"], made["note"]) == ("shell_prompt", True, None)
+    for code in (0, 3):
+        ran = agent.run(f"echo hello; (exit {code})", session_id=session)
+        assert (ran["output"], ran["exit_code"], ran["completed"]) == ("hello\n", code, True)
+        assert "reset" not in (ran["note"] or "")
+    assert all(each["started_at"] for each in agent.call("list_commands", session_id=session)["commands"])
+    waited = agent.call("read", session_id=session, wait_for="ready", timeout_ms=int(10_000 * SLOW))
+    assert (waited["outcome"], waited["evidence"]) == ("ready", "marks")
+    assert agent.call("get_session", session_id=session)["ready"]
+    for number, work in enumerate(("sleep 1", "read -t 1 -u $nothing")):
+        sent = agent.call("send", session_id=session, text=f"{work}; touch {tmp_path}/did{number}", key="Enter")[
+            "result"
+        ]
+        assert (tmp_path / f"did{number}").exists()
+        assert (sent["outcome"], sent["evidence"]) == ("ready", "marks")
+
+
 # ---- tmux ------------------------------------------------------------------------------------------
 
 

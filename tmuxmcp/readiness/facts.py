@@ -51,6 +51,8 @@ class Marks:
     """Size of the log where that prompt ended, of a shell that draws nothing more behind it."""
     late: bool = False
     """It certainly waits for keys, and has not said that it is at its prompt: that is on the way."""
+    between_keys: bool = False
+    """It sleeps at its prompt, and is not seen waiting for input: its line editor is a program of its own language."""
     alone: bool = False
     """They say that it waits at its prompt where the kernel cannot, and nothing typed since is on its way."""
 

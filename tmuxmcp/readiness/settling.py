@@ -58,6 +58,9 @@ ANSWERS_OF_TMUX = 4
 LATEST_S = 0.2
 """Longer than this no answer of tmux makes it wait: mere silence is believed after 0.3 s."""
 
+BETWEEN_KEYS_S = 0.25
+"""A shell at its prompt whose line editor sleeps for a time between two looks for a key is ready after this silence."""
+
 ASLEEP_S = 0.1
 """A prompt that the caller described counts when all have slept for so long, though they do not read the terminal."""
 
@@ -256,7 +259,9 @@ class Settling:
         return settle_s
 
     def _asleep(self, facts: Facts, now: float) -> Judged:
-        """Of a program that is not seen waiting: the caller's own prompt, once all sleep and nothing is printed."""
+        """Of a program that is not seen waiting: a prompt of ours or of the caller's, once nothing is printed."""
+        if facts.marks.between_keys:
+            return self._between_keys(facts, now)
         if not self._terms.prompt_needed or not facts.verdict.asleep:
             return NO_TIME
         if now < self.changed + ASLEEP_S:
@@ -268,6 +273,14 @@ class Settling:
         if facts.logged is None:
             return Need.LOGGED
         return Conclusion("ready", "prompt") if facts.logged.complete else NO_TIME
+
+    def _between_keys(self, facts: Facts, now: float) -> Judged:
+        """Of a shell that sleeps at its prompt, in its own line editor."""
+        if now < self.changed + BETWEEN_KEYS_S:
+            return self.changed + BETWEEN_KEYS_S
+        if facts.logged is None:
+            return Need.LOGGED
+        return Conclusion("ready", "marks") if facts.logged.complete else NO_TIME
 
     def _unseen(self, facts: Facts, now: float) -> Judged:
         """Where the kernel cannot tell: marks, a described prompt, one that was seen at rest, or silence."""

@@ -24,7 +24,9 @@ import psutil
 from tmuxmcp.contract.results import Foreground, Mode
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.launch.shells.record import Shell
-from tmuxmcp.readiness.kernel import MANY_IN_ONE, InputWait, KernelFacts, Verdict
+from tmuxmcp.machine import proc
+from tmuxmcp.readiness import time_outs
+from tmuxmcp.readiness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, InputWait, KernelFacts, Verdict
 from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import RawLog
@@ -37,6 +39,9 @@ from tmuxmcp.tmux.panes import Pane
 
 LAST_TEXT_BYTES = 2048
 """Raw bytes at the log's end that hold its last line: a prompt with all its colours."""
+
+EDITOR_SLEEPS_S = 1.0
+"""The longest that a line editor sleeps between two looks for a key."""
 
 MIN_LOOK_INTERVAL_S = 0.05
 """Least time between two looks at what goes on in a session, however much it prints."""
@@ -269,6 +274,26 @@ class Look(Scan):
         # One that reads a whole line has switched its line editor off.
         edits = self.own_shell_in_front and (self.waiting is not InputWait.LINE or self.level.reads_lines)
         return (self.at_prompt and edits) or self.unreported
+
+    @property
+    def between_keys(self) -> bool:
+        """Its shell sleeps at its prompt for a short time, and nothing was typed and nothing else runs there.
+
+        So does one whose line editor is written in its own language, as ble.sh: between two looks for the next key it
+        sleeps. What sleeps for long, or until something comes, may be the work of a key.
+        """
+        facts = self.facts
+        if facts is None or self.relays or not self.at_prompt or not self.own_shell_in_front or self.typed_at_prompt:
+            return False
+        alive = [process for process in facts.processes if process.state not in "ZX"]
+        if [process.pid for process in alive] != [self.shell_pid] or alive[0].wait_channel not in POLL_WAIT_CHANNELS:
+            return False
+        if facts.canonical or facts.echo or facts.unread or facts.writing:
+            return False
+        with suppress(proc.ThreadRuns):
+            time_out_s = time_outs.of(f"/proc/{self.shell_pid}")
+            return time_out_s is not None and time_out_s <= EDITOR_SLEEPS_S
+        return False
 
     @property
     def at_unmarked_prompt(self) -> bool:

@@ -82,7 +82,8 @@ class Finding:
 def facts_of(session: Session, look: Look) -> Facts:
     """What one look tells without being asked for more."""
     if not look.ready and look.waiting is not InputWait.UNKNOWN:
-        return Facts(look.verdict, exited=look.exited)  # nobody waits for input: the rest would tell nothing
+        # Nobody is seen waiting for input: the rest would tell nothing.
+        return Facts(look.verdict, marks=Marks(between_keys=look.between_keys), exited=look.exited)
     return Facts(
         verdict=look.verdict,
         kernel=look.judged,
@@ -137,6 +138,6 @@ def certain(session: Session, look: Look) -> bool:
     A single look: it may print at this moment.
     """
     if not look.ready:
-        return False
+        return look.between_keys
     line = last_line_of(session, look)
     return is_certain(replace(facts_of(session, look), line=line), line)
