@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tracemalloc
 
@@ -78,3 +79,21 @@ async def test_memory_does_not_grow_with_the_log(broker: Broker):
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
+
+
+async def test_of_a_line_longer_than_max_bytes_both_ends_are_shown(broker: Broker):
+    await broker.create_session("sh", ["-c", "echo a; printf '<%05000d>\\n' 0; echo b"], name="a", wait_ready=False)
+    new = (await broker.read(session_id="a", wait_for="exit", max_bytes=600)).content
+    for where in ({"offset": 1}, {"offset": 1, "limit": 1}):
+        shown = await broker.read("scrollback", "a", max_bytes=600, **where)
+        assert shown.content.startswith("<000")
+        assert shown.content.endswith("000>\n")
+        assert len(shown.content) <= 600
+        assert (shown.truncated, "line 1 of 3" in (shown.note or "")) == (True, True)
+        found = re.search(r"view=scrollback offset=(\d+) limit=(\d+) max_bytes=(\d+) gives it whole", shown.content)
+        assert found
+        offset, limit, most = map(int, found.groups())
+        whole = await broker.read("scrollback", "a", offset=offset, limit=limit, max_bytes=most)
+        assert whole.content == f"<{'0' * 5000}>\n"
+    assert new.startswith("a\n<000")
+    assert new.endswith("000>\nb\n")

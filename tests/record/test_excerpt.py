@@ -141,6 +141,34 @@ def test_giant_line_is_cut_between_characters(unit: str) -> None:
     assert piece.text + after.text == clean(data[: after.next_offset])
 
 
+LONG = b"<" + b"x" * 5000 + b">\r\n"
+
+
+@pytest.mark.parametrize("before", [b"", b"a\r\n", b"a\r\nb\r\n" + b"y" * 70 + b"\r\n"])
+@pytest.mark.parametrize("behind", [b"", b">>> ", b"c\r\n$ ", b"c\r\n" * 50])
+def test_of_a_line_that_is_too_long_both_ends_are_shown(before: bytes, behind: bytes) -> None:
+    data = before + LONG + behind
+    with reader_of(data) as reader:
+        excerpt = reader.both_ends(0, len(data), 600)
+        assert size(excerpt.text) <= 600
+        head, omitted, offset, tail = MARKED.split(excerpt.text)
+        assert head == clean(before) + "<" + "x" * (len(head) - len(clean(before)) - 2) + "\n"
+        if len(behind) < 20:
+            assert tail.endswith("x>\n" + clean(behind))
+        assert size(excerpt.text) > 480
+        begin = int(offset)
+        left_out = reader.from_start(begin, begin + excerpt.omitted_bytes, 1 << 20).text
+        assert omitted == f"{excerpt.omitted_bytes:,}"
+        assert head[:-1] + left_out + tail == clean(data)
+
+
+def test_two_lines_that_are_too_long() -> None:
+    data = LONG + b"short\r\n" + LONG.replace(b"x", b"y")
+    with reader_of(data) as reader:
+        head, _, _, tail = MARKED.split(reader.both_ends(0, len(data), 400).text)
+    assert (head[:2], tail[-3:]) == ("<x", "y>\n")
+
+
 def test_progress_bar_of_megabytes_is_one_line() -> None:
     bar = b"".join(b"\r[%-50s] %3d%%" % (b"#" * (percent // 2), percent) for percent in range(101))
     data = b"start\r\n" + bar * 200 + b"\r\ndone\r\n"

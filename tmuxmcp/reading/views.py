@@ -115,7 +115,22 @@ def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int,
     )
     place = first if offset is not None else first + len(chosen) - kept
     note = f"Lines {place} to {place + kept} of {len(lines)}."
+    if chosen and not kept:
+        number = first if offset is not None else first + len(chosen) - 1
+        return _ends_of_line(lines[number], number, max_bytes, end, len(lines))
     return ViewText("".join(f"{line}\n" for line in shown), end, omitted, note=note, all_lines=len(lines))
+
+
+def _ends_of_line(line: str, number: int, max_bytes: int, end: int, all_lines: int) -> ViewText:
+    """Both ends of a line of scrollback that is longer than the text may be."""
+    data = line.encode("utf-8", "replace")
+    room = max(max_bytes - min(160, max_bytes // 4), 0)
+    head, tail = data[: room // 2].decode("utf-8", "ignore"), data[len(data) - room // 2 :].decode("utf-8", "ignore")
+    omitted = len(data) - len(head.encode()) - len(tail.encode())
+    more = f"view=scrollback offset={number} limit=1 max_bytes={len(data) + 1} gives it whole"
+    text = f"{head}\n[... {omitted:,} bytes left out; {more} ...]\n{tail}\n"
+    note = f"The two ends of line {number} of {all_lines}, which is longer than max_bytes."
+    return ViewText(text, end, omitted, note=note, all_lines=all_lines)
 
 
 def raw(session: Session, start: int, end: int, limit: int) -> ViewText:

@@ -31,6 +31,9 @@ MOST_REREADS = 5
 RAW_BYTES_PER_TEXT_BYTE = 64
 """Raw bytes looked at for each byte of text that may be returned: drawing can be mostly escape sequences."""
 
+LINE_END_BYTES = 32
+"""Of a line that is too long no less is shown of either end."""
+
 HALVED_BYTES = 64 * 1024
 """Of shorter data the longest part that fits is found by halving."""
 
@@ -147,12 +150,41 @@ class LogReader:
         marker_room = min(160, max_bytes // 4)
         budget = max_bytes - marker_room
         head, head_end = self._first_fitting(start, end, budget // 2, place)
+        room = budget // 2 - _size(head)
+        if room >= LINE_END_BYTES and self._too_long(head_end, end, max_bytes):
+            begun, head_end = self._first_fitting(head_end, end, room, self._place_at(head_end))
+            head = _joined_texts(head, begun)
         tail, tail_start = self._last(head_end, end, budget - budget // 2, since)
+        room = budget - budget // 2 - _size(tail)
+        begin = self._line_before(head_end, tail_start, max_bytes)
+        cut = begin == head_end < tail_start and not self._begins_line(begin)  # the head ends within it
+        if room >= LINE_END_BYTES and (cut or self._too_long(begin, end, max_bytes)):
+            ended, tail_start = self._last(head_end, tail_start, room, since)
+            tail = _joined_texts(ended, tail)
         omitted = tail_start - head_end
         text = head.text + ("" if head.text.endswith("\n") or not head.text else "\n")
         text += f"[... {omitted:,} bytes left out; read since={head_end} gives them ...]\n" + tail.text
         sanitized = head.sanitized or tail.sanitized
         return Excerpt(_with_lost(text, lost), True, omitted + lost, end, sanitized, start if lost else 0)
+
+    def _place_at(self, offset: int) -> Place:
+        return self._styled(self._places.at(offset, self.cols), offset)
+
+    def _line_before(self, start: int, end: int, max_bytes: int) -> int:
+        """Where the line begins that ends at an offset, no further back than it takes to know that it is too long."""
+        begin = max(start, end - _line_bytes(max_bytes))
+        return begin + self.log.read(begin, max(end - 1 - begin, 0)).rfind(b"\n") + 1
+
+    def _begins_line(self, offset: int) -> bool:
+        return offset == 0 or self.log.read(offset - 1, 1) == b"\n"
+
+    def _too_long(self, start: int, end: int, max_bytes: int) -> bool:
+        """Whether the line that begins at an offset is longer than an excerpt may be; not what is drawn there."""
+        line = self.log.read(start, min(_line_bytes(max_bytes), end - start)).partition(b"\n")[0]
+        if len(line) <= max_bytes or not self._begins_line(start):
+            return False
+        place = self._place_at(start)
+        return not place.inside and _size(self._clean(line, place)) > max_bytes
 
     def _from_start(self, start: int, end: int, max_bytes: int) -> Excerpt:
         start, lost = self._kept_begin(start, end)
@@ -309,6 +341,15 @@ class LogReader:
 
 def _size(text: PlainText) -> int:
     return len(text.text) if text.text.isascii() else len(text.text.encode("utf-8", "replace"))
+
+
+def _line_bytes(max_bytes: int) -> int:
+    """Raw bytes of a line that are looked at to see whether it is longer than an excerpt."""
+    return min(RAW_BYTES_PER_TEXT_BYTE * max_bytes, max(2 * max_bytes, CLEANED_WHOLE_BYTES))
+
+
+def _joined_texts(one: PlainText, other: PlainText) -> PlainText:
+    return replace(other, text=one.text + other.text, sanitized=one.sanitized or other.sanitized)
 
 
 def _window(budget: int, available: int, read: Callable[[int], bytes], clean: Callable[[bytes], PlainText]) -> bytes:
