@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -14,6 +15,7 @@ import pytest
 from tests.conftest import SLOW
 from tmuxmcp.terminal.capture import Capture, KnownRows, Styled
 from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT
+from tmuxmcp.terminal.sheet import LINE_DRAWING
 from tmuxmcp.terminal.snapshot import Cells, Style
 
 DEADLINE_S = 20 * SLOW
@@ -133,6 +135,40 @@ class RealTmux:
             cursor = (int(numbers[3]), int(numbers[2]))
             shown.append(Shown(trimmed(screen), trimmed(history), cursor, Seed(facts[0], rows, under)))
         return shown
+
+
+class Panes:
+    """Panes of one size that show stream after stream: a pane of its own for each would take much longer."""
+
+    BEGIN = b"\x18\x1b\\\x1b[?1049l\x1bc\x1b[?6l\x1b7\x1b[3J"
+    """Makes a pane as good as new, whatever was printed on it."""
+
+    def __init__(self, tmux: RealTmux, cols: int, rows: int) -> None:
+        self._tmux, self.count = tmux, PANES
+        self._names = tmux.start([b""] * PANES, cols, rows)
+        self._printed = dict.fromkeys(self._names, 0)
+
+    def shown(self, streams: Sequence[tuple[int, bytes]]) -> list[list[str]]:
+        """Print a stream in each pane, below so many rows, and give the lines from there on, rows joined as by `-J`."""
+        names = self._names[: len(streams)]
+        for name, (above, data) in zip(names, streams, strict=True):
+            whole = self.BEGIN + b"above\r\n" * above + data
+            self._tmux.print_more(name, whole, self._printed[name])
+            self._printed[name] += len(whole)
+        sizes = self._tmux.script([f"display-message -p -t ={name}: '#{{history_size}}'" for name in names]).split()
+        begins = [above - int(size) for size, (above, _) in zip(sizes, streams, strict=True)]
+        asked = [f"capture-pane -p -e -J -S {begin} -t ={name}:" for name, begin in zip(names, begins, strict=True)]
+        answers = self._tmux.script([f"{each} ; display-message -p {END}" for each in asked]).split(f"{END}\n")
+        return [trimmed(_without_styles(answer).split("\n")) for answer in answers[:-1]]
+
+    def close(self) -> None:
+        self._tmux.script([f"kill-session -t ={name}" for name in self._names])
+
+
+def _without_styles(captured: str) -> str:
+    """What `capture-pane -e` tells of, and lines drawn as lines: without `-e` it gives the letters for them."""
+    bare = re.sub(r"\x1b\[[0-9;:]*m", "", captured)
+    return re.sub(r"\x0e([^\x0f]*)\x0f?", lambda drawn: drawn[1].translate(LINE_DRAWING), bare)
 
 
 def give(terminal: str, data: bytes) -> None:

@@ -171,6 +171,54 @@ HARD = [*TOKENS, (30, _wide), (30, _joined), (30, _wrong), (30, _edit), (30, _in
 """More of what is hard to get right, for tmux too."""
 
 
+def _back(rng: Random, cols: int, rows: int) -> bytes:
+    finals = [b"D", b"D", b"G", b"`", b"Z", b"C"]
+    counted = b"\x1b[" + _count(rng, cols) + rng.choice(finals)
+    return rng.choice(
+        [b"\b", b"\r", b"\x1b7", b"\x1b[s", counted, counted, b"\x1b[%s" % _count(rng, 3) + rng.choice([b"A", b"F"])]
+    )
+
+
+def _restore(rng: Random, cols: int, rows: int) -> bytes:
+    return rng.choice([b"\x1b8", b"\x1b[u", b"\x1bM"])
+
+
+def _erase_part(rng: Random, cols: int, rows: int) -> bytes:
+    return b"\x1b[" + rng.choice([b"", b"0", b"1", b"2"]) + rng.choice([b"K", b"K", b"K", b"J"])
+
+
+def _edit_cells(rng: Random, cols: int, rows: int) -> bytes:
+    return b"\x1b[" + _count(rng, cols) + rng.choice([b"X", b"P", b"@"])
+
+
+def _clusters(rng: Random, cols: int, rows: int) -> bytes:
+    return rng.choice(["e\u0301", "a\u0308", "👍🏽", "❤\ufe0f"]).encode()
+
+
+def _state(rng: Random, cols: int, rows: int) -> bytes:
+    switches = [b"\x1b[?7l", b"\x1b[?7h", b"\x1b[?6h", b"\x1b[?6l", b"\x1b[4h", b"\x1b[4l", b"\x1b[?3h", b"\x1bc"]
+    return rng.choice([*switches, *[each for each in ODD if each not in LEFT_OUT]])
+
+
+LEFT_OUT = [b"\x1b#8", b"\xc3x", b"\xff"]
+"""Fills 500 rows; is not dropped, in text."""
+_TEXT: list[tuple[int, Token]] = [(40, _text), (20, _line), (8, _unicode), (6, _wide), (6, _tab), (10, _sgr)]
+LINES_ONLY: list[tuple[int, Token]] = [*_TEXT, (40, _end), (4, _string)]
+MOVES_BACK: list[tuple[int, Token]] = [*_TEXT, (20, _end), (30, _back), (20, _erase_part), (6, _repeat), (3, _place)]
+MOVES_ABOUT: list[tuple[int, Token]] = [
+    *[*MOVES_BACK, (6, _restore), (5, _place), (6, _edit_cells), (3, _lines), (3, _region), (3, _charset)],
+    *[(4, _state), (3, _clusters), (4, _string), (4, _step), (6, _move)],
+]
+"""What clean text is made of: lines, what goes back over them, and all there is but the alternate screen."""
+
+
+def text_stream(seed: int, tokens: list[tuple[int, Token]], cols: int) -> bytes:
+    """The stream of a seed, of some rows."""
+    rng = Random(seed)
+    kinds = rng.choices([token for _, token in tokens], [weight for weight, _ in tokens], k=rng.randint(3, 40))
+    return b"".join(kind(rng, cols, 14) for kind in kinds)
+
+
 def stream(seed: int, tokens: list[tuple[int, Token]] = TOKENS) -> tuple[bytes, int, int]:
     """The stream of a seed, and the columns and rows to print it at."""
     rng = Random(seed)

@@ -14,15 +14,16 @@ from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, styled_rows
 from tests.terminal.test_corpora import NAMES, Recording
 from tests.terminal.test_plain import LIKE_TMUX
-from tests.terminal.test_textrows import UNUSUAL, USUAL
+from tests.terminal.test_textscreen import UNUSUAL, USUAL
 from tmuxmcp.terminal import styledtext
 from tmuxmcp.terminal.ansi import ansi, style_behind
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.render import shortened
+from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
-from tmuxmcp.terminal.styledcollector import StyledCollector
-from tmuxmcp.terminal.styledrows import StyledRows
+from tmuxmcp.terminal.stream import Stream
 from tmuxmcp.terminal.styledtext import StyleLetters
+from tmuxmcp.terminal.textscreen import TextScreen
 
 SGR = re.compile(r"\x1b\[[0-9;:]*m")
 CUT = re.compile(r"\x1b(?!\[[0-9;:]*m)")
@@ -62,7 +63,7 @@ EXACT = [
     ("within a string", b"\x1bPtmux;\x1b\x1b[31mx\x1b\\y", "y"),
     ("a sequence too long to obey", b"\x1b[31m\x1b[" + b"1;" * 40 + b"mr", "\x1b[31mr\x1b[0m"),
     ("unfinished", b"\x1b[31mr\x1b[32", "\x1b[31mr\x1b[0m"),
-    ("within a character", b"\xe6\x97\x1b[31m\xa5\xc3\x1b[m\xa9", "\x1b[31m日\x1b[0mé"),
+    ("within a character", b"\xe6\x97\x1b[31m\xa5x\x1b[m", "\ufffd\x1b[31m\ufffdx\x1b[0m"),
     ("invisible characters", "\x1b[31m\u202ea\x1b[m".encode(), "\x1b[31m<U+202E>a\x1b[0m"),
 ]
 EDITED = [
@@ -188,16 +189,15 @@ def shown(lines: list[str]) -> list[tuple[str, Style]]:
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(USUAL + STYLES * 4), max_size=60).map(b"".join))
-def test_styles_of_text_that_moves_are_those_of_the_emulator(data: bytes) -> None:
-    palette = StyleLetters()
-    rows, collector = StyledRows(20, 6, palette), StyledCollector(20, 6, palette)
-    rows.feed(data)
-    collector.feed(data)
-    drawn = [shown(palette.drawn(each.text()).split("\n")) for each in (rows, collector)]
-    assert drawn[0] == drawn[1]
-    assert rows.letter == collector.letter
-    screen = [(cell.text, cell.style) for row in collector.screen.buffer for cell in row if cell.text.strip(" ")]
-    assert drawn[0][len(drawn[0]) - len(screen) :] == screen
+def test_styles_of_text_that_moves_are_those_of_the_screen(data: bytes) -> None:
+    palette, screen = StyleLetters(), Screen(20, 6)
+    drawn = TextScreen(20, 6, palette=palette)
+    drawn.feed(data)
+    Stream(screen, errors="replace").feed(data)
+    seen = shown(palette.drawn(drawn.text()).split("\n"))
+    assert drawn.pen.style == screen.pen.style
+    cells = [(cell.text, cell.style) for row in screen.buffer for cell in row if cell.text.strip(" ")]
+    assert seen[len(seen) - len(cells) :] == cells
 
 
 COLOURED = [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.cases import for_each
-from tmuxmcp.terminal.echo import Echo, compared
+from tmuxmcp.terminal.echo import Echo, compared, on_one_line
+from tmuxmcp.terminal.plain import plain
 
 LONG = "echo " + " ".join(f"w{number}" for number in range(900))
 
@@ -39,3 +40,8 @@ def test_echo_is_compared(typed: str, shown: str, echo: Echo) -> None:
 def test_the_end_of_a_long_echo_is_compared_as_well() -> None:
     assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w899\n") is Echo.OURS
     assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w890\n") is Echo.OTHER
+
+
+def test_line_that_goes_on_in_the_next_row_is_one_line() -> None:
+    shown = b"x" * 20 + b" \r\x1b[Kabc\r\n"
+    assert plain(on_one_line(shown), cols=20).text == "x" * 20 + "abc\n"

@@ -19,7 +19,7 @@ EXACT = [
     ("nothing", b"", ""),
     ("a line", b"hi\r\n", "hi\n"),
     ("no final newline", b"hi", "hi"),
-    ("bare newlines", b"a\nb\n", "a\nb\n"),
+    ("newlines that stay in their column", b"a\nb\n", "a\n b\n"),
     ("two carriage returns", b"hi\r\r\n", "hi\n"),
     ("trailing spaces", b"a  \r\nb \r\n", "a  \nb \n"),
     ("trailing spaces, two carriage returns", b"a  \r\r\nb\r\n", "a  \nb\n"),
@@ -29,7 +29,7 @@ EXACT = [
     ("UTF-8", "héé 日本 e\u0301\r\n".encode(), "héé 日本 e\u0301\n"),
     ("invalid UTF-8", b"a\xff\xfeb\r\n", "a\ufffd\ufffdb\n"),
     ("leading carriage return", b"\x1b[?2004l\ra \r\n", "a \n"),
-    ("form feed, bell, NUL, DEL", b"a\x0cb\x07c\0d\x7fe\r\n", "abcde\n"),
+    ("form feed, bell, NUL, DEL", b"a\x0cb\x07c\0d\x7fe\r\n", "a\n bcde\n"),
 ]
 
 SEQUENCES = [
@@ -52,7 +52,7 @@ SEQUENCES = [
     ("unfinished escape", b"a\x1b", "a"),
     ("unfinished OSC", b"a\x1b]0;tit", "a"),
     ("unfinished DCS", b"a\x1bPq#0\x1b", "a"),
-    ("broken CSI", b"a\x1b[12\x18b\x1b[3\r\nc", "ab\nc"),
+    ("broken CSI", b"a\x1b[12\x18b\x1b[3\r\nc", "ab\n"),
     ("unknown escape", b"\x1b%Ga\x1b#3b\x1b ~c", "abc"),
 ]
 
@@ -95,7 +95,7 @@ BARS = [
     ("zsh marks a partial line", b"a\x1b[7m%\x1b[27m" + b" " * 19 + b"\r \r\r\n", "a%\n"),
     ("zsh marks a full line", b"\x1b[7m%\x1b[27m" + b" " * 19 + b"\r \r\x1b[J$ ", "$"),
     ("wide characters", "日本語\r\x1b[2Cx\r\n".encode(), "日x 語\n"),
-    ("half a wide character", "日本\r\x1b[Cx\r\n".encode(), " x本\n"),
+    ("half a wide character", "日本\r\x1b[3Cx\r\n".encode(), "日 x\n"),
     ("combining", "e\u0301a\bb\r\n".encode(), "e\u0301b\n"),
     ("joined emoji", "👩\u200d💻a\bb\r\n".encode(), "👩\u200d💻b\n"),
     ("joiner after ASCII", "日\u200db\u200d日\rc\r\n".encode(), "c b<U+200D>日\n"),
@@ -103,7 +103,7 @@ BARS = [
     ("exactly the pane", b"x" * 20 + b"\r" + b"y" * 5 + b"\r\n", "y" * 5 + "x" * 15 + "\n"),
     ("backspace over the edge", b"x" * 22 + b"\b \b" * 4 + b"y\r\n", "x" * 18 + "y\n"),
     ("row erased whole", b"x" * 25 + b"\r\x1b[Kabc\r\n", "x" * 20 + "\nabc\n"),
-    ("shell at the edge", b"x" * 20 + b" \r\x1b[Kabc\r\n", "x" * 20 + "abc\n"),
+    ("row of a blank erased whole", b"x" * 20 + b" \r\x1b[Kabc\r\n", "x" * 20 + "\nabc\n"),
     ("backspace at the edge", b"x" * 20 + b"\by\r\n", "x" * 19 + "y\n"),
 ]
 

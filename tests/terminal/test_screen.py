@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, looks, trimmed
-from tmuxmcp.terminal.collector import Collector
 from tmuxmcp.terminal.redraw import redraw
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.seed import grid, seed
@@ -441,67 +440,6 @@ def test_no_hostile_stream_raises_or_leaves_the_screen() -> None:
 @given(st.binary(max_size=200), st.integers(1, 12), st.integers(1, 4))
 def test_no_bytes_raise(data: bytes, cols: int, rows: int) -> None:
     fed(data, cols=cols, rows=rows)
-    collector = Collector(cols, rows)
-    collector.feed(data)
-    collector.text()
-
-
-def collected(*pieces: bytes, cols: int = 20, rows: int = 4) -> str:
-    collector = Collector(cols, rows)
-    for piece in pieces:
-        collector.feed(piece)
-    return collector.text()
-
-
-COLLECTED = [
-    ("nothing", b"", ""),
-    ("a line", b"one\r\n", "one\n"),
-    ("no newline at the end", b"one\r\ntwo", "one\ntwo"),
-    ("scrolled off", LINES + LINES, (LINES + LINES).decode().replace("\r", "")),
-    ("unwrapped", b"x" * 250 + b"\r\ny", "x" * 250 + "\ny"),
-    ("unwrapped wide", ("x" * 19 + "日本\r\n").encode(), "x" * 19 + "日本\n"),
-    ("erased in a wrapped row", b"x" * 30 + b"\x1b[A\x1b[K", "x" * 10 + " " * 10 + "x" * 10),
-    ("empty lines", b"\r\n\r\na\r\n\r\n", "\n\na\n\n"),
-    ("redrawn", b"a\r\nb\r\n\x1b[2A\x1b[2Kc\r\n\x1b[2Kd\r\n", "c\nd\n"),
-    ("cleared", LINES + b"\x1b[H\x1b[2J\x1b[3Jx", "line0\nline1\nline2\nline3\nx"),
-    ("cleared by erasing below", LINES + b"\x1b[H\x1b[J\x1b[3Jx", "line0\nline1\nline2\nline3\nx"),
-    ("cleared twice", b"a\r\n\x1b[H\x1b[2J\x1b[H\x1b[2Jb", "a\nb"),
-    ("reset after a wrapped row", b"x" * 21 + b"\b \x1bcy", "x" * 20 + "\ny"),
-    ("reset", b"a\x1bcb", "a\nb"),
-    ("a line put into a wrapped one", b"x" * 30 + b"\x1b[L", "x" * 20 + "\n\n" + "x" * 10),
-    ("much", b"0123456789\r\n" * 1000, "0123456789\n" * 1000),
-    ("scrolled in a region", b"top\x1b[2;4r\x1b[2H" + LINES, "line0\nline1\ntop\nline2\nline3\n"),
-    ("deleted lines are gone", b"a\r\nb\r\nc\x1b[H\x1b[Mx", "x\nc"),
-    ("the alternate screen is left out", b"a\r\n\x1b[?1049hx" + LINES * 3 + b"\x1b[2J\x1b[?1049lb", "a\nb"),
-    ("invalid UTF-8", b"a\xffb", "a\ufffdb"),
-]
-
-
-@for_each(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in COLLECTED])
-def test_collected_text_of(data: bytes, text: str) -> None:
-    assert collected(data) == text
-    assert collected(*[bytes([byte]) for byte in data]) == text
-
-
-def test_collector_is_settled_where_plain_text_goes_on() -> None:
-    collector = Collector(20, 4)
-    seen = []
-    for piece in [
-        b"",
-        b"a",
-        b"\r",
-        b"\n",
-        b"\x1b[A",
-        b"\r\n",
-        b"\x1b(0",
-        b"\x1b(B",
-        b"\x1b[1;2r",
-        b"\x1b[r",
-        b"\x1b[?1049h",
-    ]:
-        collector.feed(piece)
-        seen.append(collector.settled)
-    assert seen == [True, False, False, True, False, True, False, True, False, False, False]
 
 
 def test_address_behind_text_stays_with_it() -> None:

@@ -15,7 +15,7 @@ from itertools import count
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.place import BEGINNING_BYTES, Place, Places
-from tmuxmcp.terminal.forward import EDITING_BYTE
+from tmuxmcp.terminal.forward import EDITING
 from tmuxmcp.terminal.plain import PlainText, ends_full_screen, plain
 from tmuxmcp.terminal.render import shortened
 
@@ -287,7 +287,7 @@ class LogReader:
         data = self.log.read(start, min(BEGINNING_BYTES, end - start))
         newline = data.find(b"\n") + 1
         line = data[:newline] if newline else data
-        if place.inside or (not newline and end - start > len(data)) or not EDITING_BYTE.search(line[:-2]):
+        if place.inside or (not newline and end - start > len(data)) or not EDITING.search(line[:-2]):
             return 0
 
         def text_of(piece: bytes, place: Place) -> str:

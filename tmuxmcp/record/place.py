@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
-from tmuxmcp.terminal.forward import column_behind
-from tmuxmcp.terminal.plain import first_leave, last_switch, unfinished
+from tmuxmcp.terminal.plain import column_behind, first_leave, last_switch, unfinished
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 
 BEGINNING_BYTES = 4096

@@ -23,7 +23,7 @@ from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import Places
 from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.terminal.echo import ECHO_LIMIT, TOLD_BY_BEGINNING, Echo, behind_echo, compared
+from tmuxmcp.terminal.echo import ECHO_LIMIT, TOLD_BY_BEGINNING, Echo, behind_echo, compared, on_one_line
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.sanitize import sanitize
@@ -417,7 +417,8 @@ class Commands:
         lines: list[str] = []
         col = self._places.at(start, self._size()[0]).col
         for part in _CONTINUATION_PROMPT.split(self._log.read(start, end - start)):
-            text = plain(part[: behind_echo(part)] or part, *self._size(), col=0 if lines else col).text.rstrip("\n")
+            shown = on_one_line(part[: behind_echo(part)] or part)
+            text = plain(shown, *self._size(), col=0 if lines else col).text.rstrip("\n")
             if lines and not text.startswith(PROMPT_2):
                 return None  # a prompt of the user's own: nothing says where it ends
             lines.append(text.removeprefix(PROMPT_2) if lines else text)

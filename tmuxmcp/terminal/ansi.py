@@ -9,74 +9,83 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tmuxmcp.terminal.plain import Cleaner, PlainText, drawn_by, parts
-from tmuxmcp.terminal.sgr import restyled
+from tmuxmcp.terminal.forward import OTHER_THAN_STYLES, decode
+from tmuxmcp.terminal.plain import Cleaner, PlainText, parts
+from tmuxmcp.terminal.render import sgr
+from tmuxmcp.terminal.sgr import SGR, restyled
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
-from tmuxmcp.terminal.styledforward import styled_forward
-from tmuxmcp.terminal.styledrows import StyledRows
-from tmuxmcp.terminal.styledtext import StyleLetters, joined, sanitized
-from tmuxmcp.terminal.textgrid import Unusual
+from tmuxmcp.terminal.styledtext import UNSTYLED, StyledText, StyleLetters, joined, sanitized
 
 if TYPE_CHECKING:
-    from tmuxmcp.terminal.styledcollector import StyledCollector
+    from tmuxmcp.terminal.textscreen import TextScreen
+
+_STYLED_LINE_END = re.compile(rb"\r(?=(?:\r|\x1b\[[0-9;:]*m)*\x1b\[[0-9;:]*m\r*\n)")
+"""A return before a line's end, with styles in between."""
 
 
 def ansi(
-    data: bytes, cols: int, rows: int = 24, *, col: int = 0, inside: bool | None = None, style: Style = PLAIN_STYLE
+    data: bytes,
+    cols: int,
+    rows: int = 24,
+    *,
+    col: int = 0,
+    row: int = 0,
+    inside: bool | None = None,
+    style: Style = PLAIN_STYLE,
 ) -> PlainText:
     """Give the text that `plain` gives, with its colours.
 
     Args:
         style: the style before it, as `style_behind` gives it; the rest is as in `plain`.
     """
-    cleaner = _StyledCleaner(cols, rows, style)
+    cleaner = StyledCleaner(cols, rows, row, style)
     found = parts(data, cols, rows, col=col, inside=inside, cleaner=cleaner)
     text, shown = sanitized(joined([part.text for part in found]))
-    return PlainText(cleaner.palette.drawn(text), shown)
+    return PlainText(cleaner.palette.drawn(text), shown, cleaner.drew_above)
 
 
-class _StyledCleaner(Cleaner):
+class StyledCleaner(Cleaner):
     """Makes styled text of each stretch."""
 
-    def __init__(self, cols: int, rows: int, style: Style) -> None:
-        super().__init__(cols, rows)
+    palette: StyleLetters
+
+    def __init__(self, cols: int, rows: int, row: int = 0, style: Style = PLAIN_STYLE) -> None:
+        super().__init__(cols, rows, row)
         self.palette = StyleLetters()
+        self._style = sgr(PLAIN_STYLE, style).encode()
         self._letter = self.palette.letter(style)
-        self._indent = 0
-        """Blanks that come next and are of no style: nobody printed them."""
-
-    def indent(self, col: int) -> bytes:
-        self._indent = col
-        return super().indent(col)
-
-    def forward(self, data: bytes) -> str:
-        if not data:
-            return ""
-        text, self._letter = styled_forward(data, self.cols, self.palette, self._letter, self._indent)
-        self._indent = 0
-        return text
-
-    def drawn(self, data: bytes, pos: int, limit: int) -> tuple[str, int]:
-        try:
-            found = self._drawn_by(StyledRows(self.cols, self.rows, self.palette), data, pos, limit)
-        except Unusual:
-            from tmuxmcp.terminal.styledcollector import StyledCollector  # late: most output needs no emulator
-
-            found = self._drawn_by(StyledCollector(self.cols, self.rows, self.palette), data, pos, limit)
-        self._indent = 0
-        return found
-
-    def _drawn_by(self, collector: StyledRows | StyledCollector, data: bytes, pos: int, limit: int) -> tuple[str, int]:
-        collector.feed(data[pos : pos + self._indent])
-        collector.letter = self._letter
-        found = drawn_by(collector, data, pos + self._indent, limit, self.rows)
-        self._letter = collector.letter
-        return found
+        """The style of what is printed next."""
 
     def skip(self, data: bytes, start: int, end: int, inside: bool) -> None:
         before = self.palette.style(self._letter)
         self._letter = self.palette.letter(style_behind(data[start:end], before, inside=inside))
-        self._indent = 0
+
+    def _without_sequences(self, data: bytes) -> bytes:
+        if b"\x1b" not in data:
+            return data
+        data = OTHER_THAN_STYLES.sub(b"", data)
+        return _STYLED_LINE_END.sub(b"", data) if b"\r\x1b" in data else data
+
+    def _level(self, data: bytes) -> str:
+        text = decode(data)
+        if self._letter == UNSTYLED and b"\x1b" not in data:
+            return text
+        first, *parts = SGR.split(text)
+        letters = [self._letter, *self.palette.after(self._letter, parts[::2])]
+        self._letter = letters[-1]
+        return StyledText.of_runs(letters, [first, *parts[1::2]])
+
+    def _screen(self, rows: int, row: int) -> TextScreen:
+        screen = super()._screen(rows, row)
+        screen.pen = screen.pens.get(self.palette.style(self._letter))
+        return screen
+
+    def _text_of(self, screen: TextScreen) -> str:
+        self._letter = self.palette.letter(screen.pen.style)
+        return super()._text_of(screen)
+
+    def _joined(self, pieces: list[str]) -> str:
+        return joined(pieces)
 
 
 _RESTYLING_SEQUENCE = re.compile(

@@ -62,6 +62,14 @@ def shows_nothing(data: bytes) -> bool:
     return not _SEQUENCE.sub(b"", data).translate(None, bytes(range(0x21)))
 
 
+def on_one_line(data: bytes) -> bytes:
+    """What a line editor showed, without what it goes to the next row with: a blank that it erases.
+
+    For tmux a row that was erased whole does not go on the one above.
+    """
+    return data.replace(b" \r\x1b[K", b"")
+
+
 _PASTE_MODE_OFF = re.compile(rb"\x1b\[\?2004l\r(?:\x1b\[[0-9]*B)?(?:\r+\n)?")
 """bash goes to the next line before it, zsh after."""
 

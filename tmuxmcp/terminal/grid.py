@@ -158,19 +158,16 @@ class Grid:
             del row[col : col + count]
             row.extend([blank] * count)
 
-    def fit(self, cols: int, rows: int, cursor_y: int) -> list[Row]:
-        """Change the size without wrapping anew; give the rows that left at the top.
+    def fit(self, cols: int, rows: int, cursor_y: int) -> None:
+        """Change the size without wrapping anew.
 
         Rows go first below the cursor, then at the top, as in tmux; new ones come at the bottom.
         """
         surplus = len(self.rows) - rows
         below = min(max(surplus, 0), len(self.rows) - 1 - cursor_y)
         del self.rows[len(self.rows) - below :]
-        above = max(surplus - below, 0)
-        left = self.rows[:above]
-        del self.rows[:above]
+        del self.rows[: max(surplus - below, 0)]
         self.cols = cols
         for row in self.rows:
             row.fit(cols)
         self.rows.extend(self.row_of(BLANK) for _ in range(rows - len(self.rows)))
-        return left

@@ -60,25 +60,18 @@ class Pages(Sheet):
     def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
         y = self.cursor.y
         if how == 2 or (how == 0 and y == self.cursor.x == 0):
-            self._keep_cleared()
-            self.erase_rows(0, self.lines)
+            if not self._keep_cleared():
+                self.erase_rows(0, self.lines)
         elif how == 0:
-            self.erase_in_line(0)
+            self.grid.erase(y, self.cursor.x, self.columns, self.pen.blank)
             self.erase_rows(y + 1, self.lines)
         elif how == 1:
-            self.erase_in_line(1)
+            self.grid.erase(y, 0, self.cursor.x + 1, self.pen.blank)
             self.erase_rows(0, y)
 
-    def _keep_cleared(self) -> None:
-        """Scroll what is about to be wiped into the scrollback, as tmux does on `clear`."""
-        if self.alternate or not self.keeps_scrolled:
-            return
-        rows = self.grid.rows
-        used = [y for y, row in enumerate(rows) if not row.is_blank()]
-        if used:
-            kept = rows[: used[-1] + 1]
-            kept[-1].wrapped = 0
-            self.rows_left(kept)
+    def _keep_cleared(self) -> bool:
+        """Scroll all that is shown into the scrollback, as tmux does on `clear`; False: nobody wants a scrollback."""
+        return False
 
     # Saved cursors
 
@@ -141,7 +134,7 @@ class Pages(Sheet):
             self._saved_by_alternate = SavedCursor(self.cursor.y, self.cursor.x, self.pen.style)
         elif self._saved_by_alternate:  # tmux saves the pen each time, the cursor only when asked to
             self._saved_by_alternate = replace(self._saved_by_alternate, pen=self.pen.style)
-        self.under, self.grid = self.grid, Grid(self.columns, self.lines)
+        self.under, self.grid = self.grid, self.new_grid()
 
     def _leave_alternate(self, restore_cursor: bool) -> None:
         if self.under:

@@ -1,8 +1,8 @@
 """Raw bytes of a pane in, clean logical lines out: what a command printed, as a person would copy it.
 
-Most output only ever moves forward (`forward.py`), and needs no emulator; what moves up and down is drawn on rows
-of text. Raw bytes hold no wrapping newlines, so lines come out whole at any width. Control and invisible characters
-never leave here. Pure: bytes in, text out.
+Most output only ever moves forward (`forward.py`), and needs no terminal; what moves up and down is drawn on one
+(`textscreen.py`). Raw bytes hold no wrapping newlines, so lines come out whole at any width. Control and invisible
+characters never leave here. Pure: bytes in, text out.
 """
 
 from __future__ import annotations
@@ -13,13 +13,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.terminal.forward import forward
+from tmuxmcp.terminal.forward import (
+    CUT_CHARACTER,
+    DROPPED_BYTES,
+    IGNORED_SEQUENCE,
+    OTHER_THAN_STYLES,
+    decode,
+    forward,
+    without_styles,
+)
 from tmuxmcp.terminal.sanitize import sanitize as sanitize
-from tmuxmcp.terminal.textgrid import Unusual
-from tmuxmcp.terminal.textrows import TextRows
 
 if TYPE_CHECKING:
-    from tmuxmcp.terminal.collector import Collector
+    from tmuxmcp.terminal.snapshot import SavedCursor
+    from tmuxmcp.terminal.styledtext import StyleLetters
+    from tmuxmcp.terminal.textscreen import TextScreen
 
 MAX_HELD_BYTES = 4 << 20
 """Bytes of a log kept back at most until a line, or what moves up and down, has come to its end."""
@@ -32,6 +40,8 @@ class PlainText:
     text: str
     sanitized: bool
     """Some character was invisible or could have reordered the text, and stands there as `<U+202E>`."""
+    drew_above: bool = False
+    """Something was printed above the row in which the text begins: it is none of the text."""
 
 
 @dataclass(frozen=True)
@@ -47,46 +57,95 @@ class TextPart:
     """Its lines were moved about: only its beginning has an offset."""
 
 
-def plain(data: bytes, cols: int, rows: int = 24, *, col: int = 0, inside: bool | None = None) -> PlainText:
+def plain(
+    data: bytes, cols: int, rows: int = 24, *, col: int = 0, row: int = 0, inside: bool | None = None
+) -> PlainText:
     """Give the text that a command printed, as logical lines joined by newlines.
 
-    Lines that were only printed are kept exactly: trailing spaces, tabs, empty lines, and whether the last one
-    ended. Lines that were edited are shown in their last state, without trailing spaces.
+    It is what a capture of tmux has of the rows from the one in which the data begin. Lines that were only printed are
+    kept exactly: trailing spaces, tabs, empty lines, and whether the last one ended. Lines that were edited are shown
+    in their last state, without trailing spaces.
 
     Args:
         cols: the pane's width, which says where a carriage return in a long line leads back to.
         rows: the pane's height, for text that moves up and down.
         col: the cursor's column before it, as `column_behind` gives it.
+        row: the cursor's row before it: what is drawn above that is not shown.
         inside: a full-screen program was drawing before it, whose line was given with its beginning; None: unknown.
     """
-    return PlainText(*sanitize("".join([part.text for part in parts(data, cols, rows, col=col, inside=inside)])))
+    cleaner = Cleaner(cols, rows, row)
+    text = "".join([part.text for part in parts(data, cols, rows, col=col, inside=inside, cleaner=cleaner)])
+    return PlainText(*sanitize(text), cleaner.drew_above)
 
 
 class Cleaner:
     """Makes the text of each stretch, one after the other, in a pane of so many columns and rows."""
 
-    def __init__(self, cols: int, rows: int) -> None:
-        self.cols, self.rows = max(cols, 1), max(rows, 1)
+    palette: StyleLetters | None = None
+    """The text gets styles."""
 
-    def indent(self, col: int) -> bytes:
-        """Bytes that lead to the column at which the data begin."""
-        return b" " * col
+    def __init__(self, cols: int, rows: int, row: int = 0) -> None:
+        """`row`: where the data begin."""
+        self.cols, self.rows = max(cols, 1), max(rows, 1)
+        self.drew_above = False
+        self._row = row
+        self._style = b""
+        """What begins the style of the text; empty: none."""
+        self._saved: SavedCursor | None = None
+        """The cursor that `ESC 8` restores."""
+
+    def beginning(self, col: int) -> bytes:
+        """Bytes that lead to the column at which the data begin, in no style, and to the style there."""
+        return b"\x1b[m" + b" " * col + (self._style or b"\x1b[m") if col else b""
 
     def forward(self, data: bytes) -> str:
         """The text of bytes that only move forward."""
-        return forward(data, self.cols)
+        return self._joined(forward(self._without_sequences(data), self.cols, self._level, self._line))
 
     def drawn(self, data: bytes, pos: int, limit: int) -> tuple[str, int]:
         """The text from `pos` until plain text goes on below everything, and where that is."""
-        try:
-            return drawn_by(TextRows(self.cols, self.rows), data, pos, limit, self.rows)
-        except Unusual:
-            from tmuxmcp.terminal.collector import Collector  # late: most output needs no emulator
+        screen = self._screen(self.rows, 0 if pos else self._row)
+        screen.saved = self._saved
+        end = _drawn_by(screen, data, pos, limit, self.rows)
+        if end == len(data):
+            screen.end()
+        self._saved = screen.saved
+        self.drew_above |= screen.drew_above
+        return self._text_of(screen), end
 
-            return drawn_by(Collector(self.cols, self.rows), data, pos, limit, self.rows)
+    def _line(self, line: bytes) -> str:
+        """The text of a line that goes back over itself."""
+        screen = self._screen(self.rows + 1, 1)  # never in the top row: an erasing there clears the screen
+        screen.feed(line)
+        screen.end()
+        return self._text_of(screen)
 
     def skip(self, data: bytes, start: int, end: int, inside: bool) -> None:
         """Pass over bytes that are not shown; `inside`: a full-screen program draws at `start`."""
+
+    # Text with styles has its own way of these
+
+    def _without_sequences(self, data: bytes) -> bytes:
+        if b"\x1b" not in data:
+            return data
+        if data.isascii():
+            return IGNORED_SEQUENCE.sub(b"", data)
+        styled = OTHER_THAN_STYLES.sub(b"", data)
+        return styled if CUT_CHARACTER.search(styled) else without_styles(styled)
+
+    def _level(self, data: bytes) -> str:
+        return decode(without_styles(data))
+
+    def _screen(self, rows: int, row: int) -> TextScreen:
+        from tmuxmcp.terminal.textscreen import TextScreen  # late: most output needs none
+
+        return TextScreen(self.cols, rows, row, self.palette)
+
+    def _text_of(self, screen: TextScreen) -> str:
+        return screen.text()
+
+    def _joined(self, pieces: list[str]) -> str:
+        return "".join(pieces)
 
 
 def parts(
@@ -94,40 +153,51 @@ def parts(
 ) -> Iterator[TextPart]:
     """The text of `plain` in parts, with where they begin; `cleaner`: who makes it, if not one of plain text."""
     cleaner = cleaner or Cleaner(cols, rows)
-    indented = cleaner.indent(col) + data if col else data
-    if not inside and not needs_grid(indented):
-        found: Iterable[TextPart] = [TextPart(0, len(indented), cleaner.forward(indented))]
+    before = cleaner.beginning(col)
+    whole = before + data if before else data
+    if not inside and not needs_grid(whole):
+        found: Iterable[TextPart] = [TextPart(0, len(whole), cleaner.forward(whole))]
     else:
-        found = _on_lines_of_their_own(_stretches_shown(indented, inside, cleaner))
-    return _without_indent(found, col) if col else iter(found)
+        found = _on_lines_of_their_own(_stretches_shown(whole, len(before), inside, cleaner))
+    return _without_beginning(found, col, len(before)) if before else iter(found)
 
 
-def _without_indent(found: Iterable[TextPart], col: int) -> Iterator[TextPart]:
+def _without_beginning(found: Iterable[TextPart], col: int, size: int) -> Iterator[TextPart]:
     """Take back the blanks that stood for what was there before."""
     for number, part in enumerate(found):
         text = part.text
         if number == 0:
             line = text.partition("\n")[0]
             text = text[min(col, len(line)) :] if not line[:col].strip(" ") else text
-        yield replace(part, start=max(part.start - col, 0), end=max(part.end - col, 0), text=text)
+        yield replace(part, start=max(part.start - size, 0), end=max(part.end - size, 0), text=text)
 
 
 def needs_grid(data: bytes) -> bool:
     """Say whether the text moves up or down, so that only a screen can tell what became of it."""
-    return _VERTICAL.search(data) is not None
+    return (b"\x1b" in data and _VERTICAL.search(data) is not None) or _has_bare_line_feeds(data)
+
+
+def _has_bare_line_feeds(data: bytes) -> bool:
+    return data.count(b"\n") != data.count(b"\r\n") or b"\x0b" in data or b"\x0c" in data
 
 
 _VERTICAL = re.compile(
     rb"""\x1b(?!\[[0-9;:]*+[Km])(?:    # the most frequent sequences fail fast
-        \[[0-9;:]*+[ABEFHLMSTdfgrsu] # cursor up, down, to a line; lines in and out; scrolling; tab stops; saved cursor
+        \[(?:[01]?;?[01]?)[Hf]\x1b\[0*J  # all of the screen cleared
+      | \[[0-9;:]*+[ABEFHLMSTdfgrsu] # cursor up, down, to a line; lines in and out; scrolling; tab stops; saved cursor
+      | \[[0-9;:]*+b                # repetition of what was printed just before, with nothing in between
       | \[0*[12]J                    # erase in display; without a number it finds nothing below to erase
-      | \[(?:[0-9]+;)*4h             # insert mode
-      | \[\?(?:[0-9]+;)*(?:47|1047|1049)(?:;[0-9]+)*[hl]
+      | \[(?:[0-9]*;)*0*4(?:;[0-9]*)*h                           # insert mode
+      | \[\?(?:[0-9]*;)*0*(?:3|6|7|47|1047|1049)(?:;[0-9]*)*[hl]  # columns, origin mode, wrapping, alternate screen
+      | \[[ -?]*[\x00-\x17\x19\x1c-\x1f] | [ -/]*[\x00-\x17\x19\x1c-\x1f]  # a control within a sequence
       | [()]0                        # line drawing
-      | [78DEHMc]                    # saved cursor, index, next line, tab stop, reverse index, reset
+      | [78DEHMc] | \#8              # saved cursor, index, next line, tab stop, reverse index, reset, filling
     )""",
     re.VERBOSE,
 )
+_VERTICAL_OR_LINE_FEED = re.compile(rb"(?<!\r)\n|[\x0b\x0c]|" + _VERTICAL.pattern, re.VERBOSE)
+"""With line feeds that stay in their column: the line discipline puts a carriage return before each, if it is let."""
+
 _ALTERNATE = re.compile(rb"\x1b(?:\[\?(?:[0-9]+;)*(?:47|1047|1049)(?:;[0-9]+)*([hl])|c)")
 
 
@@ -194,7 +264,7 @@ def unfinished(data: bytes) -> int:
 # --- full-screen programs and cleared screens ---------------------------------------------------------
 
 # What was shown before these is scrolled away whole, and what comes after begins on an empty screen.
-_CLEARS_SCREEN = re.compile(rb"\x1b\[(?:1?;?1?)?[Hf]\x1b\[[02]?J|\x1b\[2J\x1b\[(?:1?;?1?)?[Hf]|\x1bc")
+_CLEARS_SCREEN = re.compile(rb"\x1b\[(?:[01]?;?[01]?)[Hf]\x1b\[0*2?J|\x1b\[2J\x1b\[(?:[01]?;?[01]?)[Hf]|\x1bc")
 _CURSOR_ADDRESSED = re.compile(rb"\x1b\[[0-9]+;[0-9]+H")
 
 DRAWING_LEFT_OUT = "[full-screen program: {:,} bytes of screen drawing left out]\n"
@@ -208,23 +278,17 @@ def without_left_out(text: str) -> str:
     return _LEFT_OUT.sub("", text)
 
 
-def _stretches_shown(data: bytes, inside: bool | None, cleaner: Cleaner) -> Iterator[TextPart | None]:
-    """The parts of all stretches; None where a line of its own begins."""
+def _stretches_shown(data: bytes, begin: int, inside: bool | None, cleaner: Cleaner) -> Iterator[TextPart | None]:
+    """The parts of all stretches; None where a line of its own begins. Before `begin`, nothing was printed."""
     for at, start, end, full_screen in _stretches(data, inside):
         if not full_screen:
-            shown = start
-            for begin, stop in _cleared(data, start, end):
-                if begin > start:
-                    cleaner.skip(data, shown, begin, False)
-                    yield None
-                yield from _main_screen(data, begin, stop, cleaner)
-                shown = stop
+            yield from _main_screen(data, start, end, cleaner)
             continue
         left = _ALTERNATE.match(data, end)
         cleaner.skip(data, at, left.end() if left else end, at == start)
         if (end > start or end == len(data)) and not (inside and at == 0):
             yield None
-            yield TextPart(at, end, DRAWING_LEFT_OUT.format(end - start))
+            yield TextPart(at, end, DRAWING_LEFT_OUT.format(end - max(start, begin)))
 
 
 def _on_lines_of_their_own(found: Iterable[TextPart | None]) -> Iterator[TextPart]:
@@ -256,19 +320,19 @@ def _stretches(data: bytes, inside: bool | None) -> Iterator[tuple[int, int, int
     yield at, start, len(data), full_screen
 
 
-def _cleared(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    for clear in _CLEARS_SCREEN.finditer(data, start, end):
-        yield start, clear.start()
-        start = clear.end()
-    yield start, end
-
-
 # --- text that moves up and down ----------------------------------------------------------------------
 
 
-def _main_screen(data: bytes, pos: int, end: int, cleaner: Cleaner) -> Iterator[TextPart]:
+def _main_screen(data: bytes, pos: int, end: int, cleaner: Cleaner) -> Iterator[TextPart | None]:
     """Draw the stretches around vertical moves on a screen; the rest cannot be reached by them."""
-    while move := _VERTICAL.search(data, pos, end):
+    vertical = _VERTICAL_OR_LINE_FEED if _has_bare_line_feeds(data) else _VERTICAL
+    while move := vertical.search(data, pos, end):
+        if clear := _CLEARS_SCREEN.match(data, move.start(), end):
+            yield TextPart(pos, clear.start(), cleaner.forward(data[pos : clear.start()]))
+            cleaner.skip(data, *clear.span(), inside=False)
+            yield None
+            pos = clear.end()
+            continue
         start = _lines_back(data, pos, move.start(), cleaner.rows)
         yield TextPart(pos, start, cleaner.forward(data[pos:start]))
         drawn, pos = cleaner.drawn(data, start, end)
@@ -285,30 +349,52 @@ def _lines_back(data: bytes, first: int, pos: int, count: int) -> int:
     return pos + 1
 
 
-def drawn_by(collector: TextRows | Collector, data: bytes, pos: int, limit: int, rows: int) -> tuple[str, int]:
-    """Draw from `pos` until plain text goes on below everything, and say where that is.
+_ERASES_BELOW = re.compile(rb"\x1b\[0*J")
+"""In the top row it scrolls away what was shown."""
 
-    Raises:
-        Unusual: the collector does not draw everything.
-    """
+
+def _drawn_by(screen: TextScreen, data: bytes, pos: int, limit: int, rows: int) -> int:
+    """Draw from `pos` until plain text goes on below everything, and say where that is."""
+    vertical = _VERTICAL_OR_LINE_FEED if _has_bare_line_feeds(data) else _VERTICAL
     while pos < limit:
-        end = _last_move(data, pos, limit, rows)
-        collector.feed(data[pos:end])
+        end = _last_move(vertical, data, pos, limit, rows)
+        screen.feed(data[pos:end])
         pos = end
         for _ in range(rows):
-            if pos == limit or collector.settled:
-                return collector.text(), pos
             end = data.find(b"\n", pos, limit) + 1 or limit
-            collector.feed(data[pos:end])
+            if pos == limit or (screen.settled and (screen.cursor.y or not _ERASES_BELOW.search(data, pos, end))):
+                return pos
+            screen.feed(data[pos:end])
             pos = end
-    return collector.text(), pos
+    return pos
 
 
-def _last_move(data: bytes, pos: int, limit: int, rows: int) -> int:
+def _last_move(vertical: re.Pattern[bytes], data: bytes, pos: int, limit: int, rows: int) -> int:
     """Where the vertical moves end that come so soon after each other that no screenful lies between them."""
     end = pos
-    for move in _VERTICAL.finditer(data, pos, limit):
+    for move in vertical.finditer(data, pos, limit):
         if end > pos and data.count(b"\n", end, move.start()) > 2 * rows:
             break
         end = move.end()
     return end if end > pos else limit
+
+
+def column_behind(line: bytes, cols: int) -> int:
+    """The cursor's column behind a begun line; `cols` when the row is full."""
+    rest = IGNORED_SEQUENCE.sub(b"", line).translate(None, DROPPED_BYTES)
+    if rest.isascii() and rest.decode().isprintable():
+        return (len(rest) - 1) % max(cols, 1) + 1 if rest else 0
+    from tmuxmcp.terminal.textscreen import TextScreen
+
+    screen = TextScreen(cols, 1)
+    screen.feed(line)
+    return screen.cursor.x
+
+
+def row_behind(data: bytes, cols: int, rows: int, row: int, inside: bool) -> int:
+    """The cursor's row behind some bytes, if they began in `row`; `inside`: a full-screen program was drawing."""
+    from tmuxmcp.terminal.textscreen import TextScreen
+
+    screen = TextScreen(cols, rows, row)
+    screen.feed(b"\x1b[?1049h" * inside + data)
+    return screen.cursor.y

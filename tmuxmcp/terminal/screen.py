@@ -95,7 +95,7 @@ class Screen(Pages, pyte.Screen):  # type: ignore[misc]  # cursor and margins ar
             self.tabstops = set(range(TAB_COLUMNS, columns, TAB_COLUMNS))
         if lines != self.lines:
             self.margins = None
-        self.rows_left(self.grid.fit(columns, lines, self.cursor.y))
+        self.grid.fit(columns, lines, self.cursor.y)
         self.lines, self.columns = lines, columns
         self.to(self.cursor.x, self.cursor.y)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tmuxmcp.terminal.grid import Grid, Pen, Pens, Row
+from tmuxmcp.terminal.grid import Grid, Pen, Pens
 from tmuxmcp.terminal.moves import Moves
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell
 from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width, is_dropped
@@ -14,7 +14,7 @@ class Sheet(Moves):
     """A grid, and a pen at a cursor."""
 
     keeps_scrolled = False
-    """Rows that scroll off or are cleared are wanted."""
+    """Rows that scroll off are wanted."""
 
     def __init__(self) -> None:
         self.pens = Pens()
@@ -22,7 +22,7 @@ class Sheet(Moves):
     def reset_page(self) -> None:
         """Start empty, with the terminal's own colours."""
         self.reset_moves()
-        self.grid = Grid(self.columns, self.lines)
+        self.grid = self.new_grid()
         self.pen: Pen = self.pens.get(PLAIN_STYLE)
         self.inserts = False
         """What is printed moves the rest of the row to the right."""
@@ -35,8 +35,9 @@ class Sheet(Moves):
         self.last_char = ""
         """What `CSI b` repeats: the ASCII character printed just before it."""
 
-    def rows_left(self, rows: list[Row]) -> None:
-        """Take note of rows that scrolled off or were cleared, top first."""
+    def new_grid(self) -> Grid:
+        """An empty grid of its size."""
+        return Grid(self.columns, self.lines)
 
     @property
     def only_scrolls(self) -> bool:
@@ -208,8 +209,6 @@ class Sheet(Moves):
     def _scroll_up(self, count: int, blank: Cell) -> None:
         """Scroll the region; its top rows go to the scrollback wherever the region lies, as in tmux."""
         top, bottom = self.region()
-        if self.keeps_scrolled:
-            self.rows_left(self.grid.rows[top : min(top + count, bottom + 1)])
         self.grid.delete_rows(top, bottom, count, blank)
 
     def scroll_down(self, count: int | None = None) -> None:
@@ -233,7 +232,7 @@ class Sheet(Moves):
 
     def start_over(self) -> None:
         """Show nothing but an empty bottom row with the cursor on it, as after a screenful of newlines."""
-        self.grid = Grid(self.columns, self.lines)
+        self.grid = self.new_grid()
         self.grid.rows[-1] = self.grid.row_of(self.pen.blank)
         self.cursor.x, self.cursor.y = 0, self.lines - 1
         self.last_char = ""

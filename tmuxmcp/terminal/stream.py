@@ -9,12 +9,15 @@ import codecs
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from tmuxmcp.terminal.links import address_of_command
-from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.sgr import number, obeyed
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.widths import ZERO_WIDTH_JOINER
+
+if TYPE_CHECKING:
+    from tmuxmcp.terminal.screen import Screen
 
 MAX_TITLE = 4096
 """Characters kept of a string that may be a title."""
@@ -78,8 +81,9 @@ class Stream:
         self._escapes = _escapes(screen)
         self._sequences = _sequences(screen)
 
-    def feed(self, data: bytes) -> None:
-        text, self._pending = self._pending + self._decoder.decode(data), ""
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        """Obey bytes; `final`: what begins a character at their end is none."""
+        text, self._pending = self._pending + self._decoder.decode(data, final), ""
         pos = self._in_string(text, 0) if self._string else 0
         screen, match = self._screen, _TOKEN.match
         draw, sgr, index = screen.draw, screen.sgr, screen.index

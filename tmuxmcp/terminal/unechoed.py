@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.terminal.forward import column_behind
-from tmuxmcp.terminal.plain import needs_grid, plain, without_left_out
+from tmuxmcp.terminal.plain import column_behind, needs_grid, plain, without_left_out
 from tmuxmcp.terminal.widths import text_width
 
 LAST_LINE_BYTES = 4096
