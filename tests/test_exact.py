@@ -138,6 +138,41 @@ def test_clear_and_reset(agent: Agent):
     assert agent.run("echo still exact")["output"] == "still exact\n"
 
 
+@pytest.mark.parametrize("rows", [24, 500])
+def test_output_is_what_stands_in_its_rows(agent: Agent, rows: int):
+    """Wherever on the screen it begins, and however it was drawn."""
+    session = agent.call("create_session", program="bash", rows=rows, ready_timeout_ms=int(10_000 * SLOW))["session_id"]
+    agent.run("seq 5", session_id=session)
+    for command, output, above in [
+        ("printf 'Downloading 10%%\\033[1G\\033[0Kok\\n'", "ok\n", False),
+        ("printf 'spin\\033[1G\\033[0K'", "", False),
+        ("printf 'x\\033[1G\\033[0K\\ty\\n'", "        y\n", False),
+        ("printf 'one\\ntwo\\n\\033[2A\\033[J1\\n\\033[Kthree\\n'", "1\nthree\n", False),
+        ("printf 'one\\n\\033[3Atop\\033[3B\\rtwo\\n'", "one\ntwo\n", True),
+        ("printf 'one\\ntwo\\n\\0337\\033[1;1Hxyz\\0338three\\n'", "one\ntwo\nthree\n", True),
+        ("printf 'one\\n\\0337\\033[2;1H\\033[K\\0338two\\n'", "one\ntwo\n", False),
+    ]:
+        before = agent.call("read", session_id=session, view="screen")["cursor"]["row"]
+        result = agent.run(command, session_id=session)
+        screen = agent.call("read", session_id=session, view="screen", max_bytes=1 << 20)["content"].split("\n")
+        assert result["output"] == output, command
+        if rows == 500:  # else the screen has scrolled
+            assert screen[before + 1 :][: output.count("\n")] == output.split("\n")[:-1], command
+        assert bool(result["note"] and "above" in result["note"]) == above, result["note"]
+        told = agent.call("read", session_id=session, command=-1)
+        assert (told["content"], told["note"]) == (output, result["note"])
+    agent.call("destroy_session", session_id=session, force=True)
+
+
+def test_what_is_typed_and_drawn_above_it(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    text = "printf 'one\\n\\0337\\033[1;1Hxyz\\0338two\\n'"
+    sent = agent.call("send", session_id=session, text=text, enter=True, wait_for="ready")["result"]
+    assert sent["content"].splitlines()[1:3] == ["one", "two"]
+    assert text in sent["content"].splitlines()[0]
+    assert "above" in sent["note"]
+
+
 def test_a_silent_command_is_waited_for(agent: Agent):
     result = agent.run("sleep 2")
     assert (result["output"], result["exit_code"], result["completed"]) == ("", 0, True)

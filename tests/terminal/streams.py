@@ -171,6 +171,10 @@ HARD = [*TOKENS, (30, _wide), (30, _joined), (30, _wrong), (30, _edit), (30, _in
 """More of what is hard to get right, for tmux too."""
 
 
+def _line_end(rng: Random, cols: int, rows: int) -> bytes:
+    return rng.choice([b"\r\n", b"\r\n", b"\r\n", b"\r\r\n", b"\r", b"\x0b", b"\0", b"\x7f", b"\x07"])
+
+
 def _back(rng: Random, cols: int, rows: int) -> bytes:
     finals = [b"D", b"D", b"G", b"`", b"Z", b"C"]
     counted = b"\x1b[" + _count(rng, cols) + rng.choice(finals)
@@ -203,8 +207,15 @@ def _state(rng: Random, cols: int, rows: int) -> bytes:
 LEFT_OUT = [b"\x1b#8", b"\xc3x", b"\xff"]
 """Fills 500 rows; is not dropped, in text."""
 _TEXT: list[tuple[int, Token]] = [(40, _text), (20, _line), (8, _unicode), (6, _wide), (6, _tab), (10, _sgr)]
-LINES_ONLY: list[tuple[int, Token]] = [*_TEXT, (40, _end), (4, _string)]
-MOVES_BACK: list[tuple[int, Token]] = [*_TEXT, (20, _end), (30, _back), (20, _erase_part), (6, _repeat), (3, _place)]
+LINES_ONLY: list[tuple[int, Token]] = [*_TEXT, (40, _line_end), (4, _string)]
+MOVES_BACK: list[tuple[int, Token]] = [
+    *_TEXT,
+    (20, _line_end),
+    (30, _back),
+    (20, _erase_part),
+    (6, _repeat),
+    (3, _place),
+]
 MOVES_ABOUT: list[tuple[int, Token]] = [
     *[*MOVES_BACK, (6, _restore), (5, _place), (6, _edit_cells), (3, _lines), (3, _region), (3, _charset)],
     *[(4, _state), (3, _clusters), (4, _string), (4, _step), (6, _move)],

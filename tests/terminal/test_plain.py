@@ -19,7 +19,7 @@ EXACT = [
     ("nothing", b"", ""),
     ("a line", b"hi\r\n", "hi\n"),
     ("no final newline", b"hi", "hi"),
-    ("newlines that stay in their column", b"a\nb\n", "a\n b\n"),
+    ("bare newlines", b"a\nb\n", "a\nb\n"),
     ("two carriage returns", b"hi\r\r\n", "hi\n"),
     ("trailing spaces", b"a  \r\nb \r\n", "a  \nb \n"),
     ("trailing spaces, two carriage returns", b"a  \r\r\nb\r\n", "a  \nb\n"),

@@ -59,7 +59,9 @@ async def output_of(session: Session, ran: RunOutcome, max_bytes: int) -> Comman
         if begun is not None:
             return await anyio.to_thread.run_sync(_after_drawing, session, ran, begun, max_bytes)
     found = session.reader.of_command(ran.start, ran.end, max_bytes)
-    return CommandOutput(found.text, found.omitted_bytes, found.sanitized)
+    return CommandOutput(
+        found.text, found.omitted_bytes, found.sanitized, views.DREW_ABOVE if found.drew_above else None
+    )
 
 
 async def _drawn_now(session: Session) -> ShownScreen | None:

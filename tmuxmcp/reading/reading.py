@@ -285,7 +285,7 @@ def _output(session: Session, look: Look, view: View, asked: q.Read, number: int
     if view == "raw":
         piece = views.raw(session, start, end, asked.max_bytes)
     else:
-        piece = views.text(session, start, end, asked.max_bytes, asked.format, contiguous=False)
+        piece = views.text(session, start, end, asked.max_bytes, asked.format, command=True)
     return _ReadOutcome(view, look, piece, start, end > start, note=note)
 
 

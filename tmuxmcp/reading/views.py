@@ -17,6 +17,8 @@ from tmuxmcp.terminal.sanitize import sanitize
 
 MOST_HIGHLIGHTS = 50
 
+DREW_ABOVE = "Something was drawn above the row where this output begins, which is left out: view=screen shows it."
+
 
 @dataclass(frozen=True)
 class ViewText:
@@ -147,13 +149,17 @@ def _reader(session: Session, format: str) -> LogReader:
     return session.reader if format == "plain" else session.reader.coloured()
 
 
-def text(session: Session, start: int, end: int, limit: int, format: str, *, contiguous: bool) -> ViewText:
-    """Clean lines: the first that fit, or both ends of all."""
+def text(
+    session: Session, start: int, end: int, limit: int, format: str, *, contiguous: bool = False, command: bool = False
+) -> ViewText:
+    """Clean lines: the first that fit, or both ends of all; `command`: they are all of a command's output."""
     reader = _reader(session, format)
     if end > start:  # the rest of a character is still to come
         end -= unfinished_character(session.log.read(max(end - 3, start), min(3, end - start)))
-    excerpt = reader.from_start(start, end, limit) if contiguous else reader.both_ends(start, end, limit)
+    make = reader.from_start if contiguous else reader.of_command if command else reader.both_ends
+    excerpt = make(start, end, limit)
     if not excerpt.text and end > start and reader.draws_at(end):
         return ViewText("", excerpt.next_offset, note="A full-screen program is drawing: view=screen shows it.")
-    note = f"Offsets before {excerpt.lost_before} are no longer kept." if excerpt.lost_before else None
+    lost = f"Offsets before {excerpt.lost_before} are no longer kept." if excerpt.lost_before else None
+    note = " ".join(filter(None, (lost, DREW_ABOVE if excerpt.drew_above else None))) or None
     return ViewText(excerpt.text, excerpt.next_offset, excerpt.omitted_bytes, excerpt.sanitized, note)

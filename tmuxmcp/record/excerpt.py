@@ -16,7 +16,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.place import BEGINNING_BYTES, Place, Places
 from tmuxmcp.terminal.forward import EDITING
-from tmuxmcp.terminal.plain import PlainText, ends_full_screen, plain
+from tmuxmcp.terminal.plain import PlainText, ends_full_screen, needs_grid, plain
 from tmuxmcp.terminal.render import shortened
 
 CLEANED_WHOLE_BYTES = 2 * 1024 * 1024
@@ -81,6 +81,8 @@ class Excerpt:
     sanitized: bool
     lost_before: int = 0
     """Offset of the first byte that the log still has, if the stretch began before it."""
+    drew_above: bool = False
+    """Something was drawn above the row in which the text begins, and is none of it."""
 
 
 class LogReader:
@@ -140,13 +142,13 @@ class LogReader:
         """`begins`: whatever was drawn before, at `start` a program begins to print."""
         start, lost = self._kept_begin(start, end)
         if begins and not lost:
-            place, since = self._styled(Place(), start), start
+            place, since = self._styled(Place(offset=start, begins=True), start), start
         else:
             start, place = self._behind_drawing(start, end)
             since = 0
         whole = self._whole(start, end, max_bytes, place)
         if whole:
-            return Excerpt(_with_lost(whole.text, lost), bool(lost), lost, end, whole.sanitized, start if lost else 0)
+            return _all_of(whole, end, lost, start)
         marker_room = min(160, max_bytes // 4)
         budget = max_bytes - marker_room
         head, head_end = self._first_fitting(start, end, budget // 2, place)
@@ -164,8 +166,8 @@ class LogReader:
         omitted = tail_start - head_end
         text = head.text + ("" if head.text.endswith("\n") or not head.text else "\n")
         text += f"[... {omitted:,} bytes left out; read since={head_end} gives them ...]\n" + tail.text
-        sanitized = head.sanitized or tail.sanitized
-        return Excerpt(_with_lost(text, lost), True, omitted + lost, end, sanitized, start if lost else 0)
+        sanitized, lost_before = head.sanitized or tail.sanitized, start if lost else 0
+        return Excerpt(_with_lost(text, lost), True, omitted + lost, end, sanitized, lost_before, head.drew_above)
 
     def _place_at(self, offset: int) -> Place:
         return self._styled(self._places.at(offset, self.cols), offset)
@@ -191,14 +193,15 @@ class LogReader:
         start, place = self._behind_drawing(start, end)
         whole = self._whole(start, end, max_bytes, place)
         if whole:
-            return Excerpt(_with_lost(whole.text, lost), bool(lost), lost, end, whole.sanitized, start if lost else 0)
+            return _all_of(whole, end, lost, start)
         text, stop = self._first_fitting(start, end, max_bytes, place)
         left_out = lost
         if stop == start:
             stop = start + _first_char_bytes(self.log.read(start, min(4 * JOINED_CHARS, end - start)))
             left_out += stop - start
         omitted = end - stop + left_out
-        return Excerpt(_with_lost(text.text, lost), omitted > 0, omitted, stop, text.sanitized, start if lost else 0)
+        shown, lost_before = _with_lost(text.text, lost), start if lost else 0
+        return Excerpt(shown, omitted > 0, omitted, stop, text.sanitized, lost_before, text.drew_above)
 
     def draws_at(self, offset: int) -> bool:
         """Whether a full-screen program draws there that began before."""
@@ -247,11 +250,13 @@ class LogReader:
         return replace(place, style=self._places.style_at(offset)) if self._colours else place
 
     def _clean(self, data: bytes, place: Place) -> PlainText:
+        data = place.cut + data
+        row = (self._places.row_of(place, self.cols, self.rows) or 0) if needs_grid(data) else 0
         if not self._colours:
-            return plain(place.cut + data, self.cols, self.rows, col=place.col, inside=place.inside)
+            return plain(data, self.cols, self.rows, col=place.col, row=row, inside=place.inside)
         from tmuxmcp.terminal.ansi import ansi  # late: hardly anybody wants colours
 
-        return ansi(place.cut + data, self.cols, self.rows, col=place.col, inside=place.inside, style=place.style)
+        return ansi(data, self.cols, self.rows, col=place.col, row=row, inside=place.inside, style=place.style)
 
     def _whole(self, start: int, end: int, max_bytes: int, place: Place) -> PlainText | None:
         if end - start > max(CLEANED_WHOLE_BYTES, max_bytes):
@@ -337,6 +342,11 @@ class LogReader:
         from tmuxmcp.terminal.ansi import style_behind
 
         return Place(inside=inside, style=style_behind(data, before.style, inside=before.inside))
+
+
+def _all_of(text: PlainText, end: int, lost: int, start: int) -> Excerpt:
+    lost_before = start if lost else 0
+    return Excerpt(_with_lost(text.text, lost), bool(lost), lost, end, text.sanitized, lost_before, text.drew_above)
 
 
 def _size(text: PlainText) -> int:

@@ -6,13 +6,18 @@ program draws. All of it is found by looking back over a bounded part of the log
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
-from tmuxmcp.terminal.plain import column_behind, first_leave, last_switch, unfinished
+from tmuxmcp.terminal.plain import column_behind, first_leave, last_switch, row_behind, unfinished
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 
 BEGINNING_BYTES = 4096
 """How far back the beginning of a line, of a title or of a sequence is looked for."""
+
+ROW_BYTES = (8 * 1024, 64 * 1024, 512 * 1024)
+"""How far back it is looked for what leads to the cursor's row, one after the other (1, 10 and 80 ms)."""
 
 SCREEN_BYTES = 16 * 1024 * 1024
 """How far back the beginning of a full-screen program is looked for (10 ms)."""
@@ -23,6 +28,9 @@ their colours soon."""
 
 SWITCH_BYTES = 64
 """Longer than what switches to the other screen."""
+
+_MARK = b"\x1b]133;"
+"""Begins a mark of a shell: C stands where a command begins to print."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +45,20 @@ class Place:
     """A full-screen program draws there, and has begun before."""
     style: Style = PLAIN_STYLE
     """In which what comes next is printed; known only where it was asked for."""
+    offset: int | None = None
+    """Where it is, if the cursor's row there counts."""
+    begins: bool = False
+    """A command begins to print there."""
 
 
 class Places:
     """Finds places in one log; remembers the last one, so that little is read again."""
 
-    def __init__(self, log: RawLog) -> None:
-        self._log = log
+    def __init__(self, log: RawLog, resized: Callable[[], int] = lambda: 0) -> None:
+        """`resized`: offset at which the terminal got its size."""
+        self._log, self._resized = log, resized
+        self._row: tuple[tuple[int, int, int, bool], int | None] | None = None
+        """The row that was asked for last."""
         self._from = self._to = 0
         self._inside = False
         """So it is everywhere between these offsets."""
@@ -60,7 +75,40 @@ class Places:
             return Place(before[len(whole) :], 0, True)
         newline = whole.rfind(b"\n")
         col = column_behind(whole[newline + 1 :], cols) if newline >= 0 or begin == 0 else 0
-        return Place(before[len(whole) :], col)
+        return Place(before[len(whole) :], col, offset=offset)
+
+    def row_of(self, place: Place, cols: int, rows: int) -> int | None:
+        """The cursor's row at a place; None: it is not known, or does not count.
+
+        It does not count where a command goes on to print: that draws over what it has drawn, which is shown again.
+        """
+        if place.offset is None:
+            return None
+        asked = (place.offset, cols, rows, place.begins)
+        if self._row is None or self._row[0] != asked:
+            self._row = asked, self._row_at(*asked)
+        return self._row[1]
+
+    def _row_at(self, offset: int, cols: int, rows: int, begins: bool) -> int | None:
+        least = max(self._log.head(), self._resized())
+        counts = begins or self._log.read(offset, len(_MARK)) == _MARK
+        for size in ROW_BYTES:
+            begin = max(offset - size, least)
+            before = self._log.read(begin, max(offset - begin, 0))
+            if not counts:
+                mark = before.rfind(_MARK)
+                if before[mark + len(_MARK) :].startswith(b"C"):
+                    return None
+                counts = mark >= 0
+            if counts:
+                # Whatever is printed leads from a row to none that is above where it leads to from a row above.
+                begun, inside = {0} if begin == 0 else {0, rows - 1}, self.inside(begin)
+                found = {row_behind(before, cols, rows, row, inside) for row in begun}
+                if len(found) == 1:
+                    return found.pop()
+            if begin == least:
+                break
+        return None
 
     def inside(self, offset: int) -> bool:
         """Whether a full-screen program draws there, as far as one can look back."""

@@ -166,7 +166,7 @@ class Session:
         self.typed_at = -1
         """Size of the log before this broker last typed something; -1: it has not."""
         self._notice: str | None = None
-        self._places = Places(self.log)
+        self._places = Places(self.log, lambda: max((each.offset for each in self.events.resizes()), default=0))
         self.commands = Commands(
             directory,
             log,

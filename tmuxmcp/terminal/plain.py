@@ -174,11 +174,12 @@ def _without_beginning(found: Iterable[TextPart], col: int, size: int) -> Iterat
 
 def needs_grid(data: bytes) -> bool:
     """Say whether the text moves up or down, so that only a screen can tell what became of it."""
-    return (b"\x1b" in data and _VERTICAL.search(data) is not None) or _has_bare_line_feeds(data)
+    return (b"\x1b" in data and _VERTICAL.search(data) is not None) or _feeds_lines(data)
 
 
-def _has_bare_line_feeds(data: bytes) -> bool:
-    return data.count(b"\n") != data.count(b"\r\n") or b"\x0b" in data or b"\x0c" in data
+def _feeds_lines(data: bytes) -> bool:
+    """Vertical tabs and form feeds: they go down and stay in their column."""
+    return b"\x0b" in data or b"\x0c" in data
 
 
 _VERTICAL = re.compile(
@@ -195,8 +196,7 @@ _VERTICAL = re.compile(
     )""",
     re.VERBOSE,
 )
-_VERTICAL_OR_LINE_FEED = re.compile(rb"(?<!\r)\n|[\x0b\x0c]|" + _VERTICAL.pattern, re.VERBOSE)
-"""With line feeds that stay in their column: the line discipline puts a carriage return before each, if it is let."""
+_VERTICAL_OR_LINE_FEED = re.compile(rb"[\x0b\x0c]|" + _VERTICAL.pattern, re.VERBOSE)
 
 _ALTERNATE = re.compile(rb"\x1b(?:\[\?(?:[0-9]+;)*(?:47|1047|1049)(?:;[0-9]+)*([hl])|c)")
 
@@ -325,7 +325,7 @@ def _stretches(data: bytes, inside: bool | None) -> Iterator[tuple[int, int, int
 
 def _main_screen(data: bytes, pos: int, end: int, cleaner: Cleaner) -> Iterator[TextPart | None]:
     """Draw the stretches around vertical moves on a screen; the rest cannot be reached by them."""
-    vertical = _VERTICAL_OR_LINE_FEED if _has_bare_line_feeds(data) else _VERTICAL
+    vertical = _VERTICAL_OR_LINE_FEED if _feeds_lines(data) else _VERTICAL
     while move := vertical.search(data, pos, end):
         if clear := _CLEARS_SCREEN.match(data, move.start(), end):
             yield TextPart(pos, clear.start(), cleaner.forward(data[pos : clear.start()]))
@@ -355,7 +355,7 @@ _ERASES_BELOW = re.compile(rb"\x1b\[0*J")
 
 def _drawn_by(screen: TextScreen, data: bytes, pos: int, limit: int, rows: int) -> int:
     """Draw from `pos` until plain text goes on below everything, and say where that is."""
-    vertical = _VERTICAL_OR_LINE_FEED if _has_bare_line_feeds(data) else _VERTICAL
+    vertical = _VERTICAL_OR_LINE_FEED if _feeds_lines(data) else _VERTICAL
     while pos < limit:
         end = _last_move(vertical, data, pos, limit, rows)
         screen.feed(data[pos:end])

@@ -88,6 +88,7 @@ class TextScreen(Pages):
             and not self.alternate
             and self.tabstops == self._usual_stops
             and all(row.is_blank() for row in self.grid.rows[cursor.y :])
+            and not any(row.wrapped for row in self.grid.rows[max(cursor.y - 1, 0) :])
             and not self._stream.unfinished
         )
 
