@@ -9,9 +9,11 @@ from html import unescape
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.terminal.test_plain import LAYERS
 from tmuxmcp.drawing.textpage import as_html
 from tmuxmcp.terminal.ansi import ansi
 from tmuxmcp.terminal.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
@@ -43,6 +45,16 @@ def test_text_and_colours_do_not_depend_on_the_cuts(data: bytes, cuts: list[int]
     assert b"".join(as_txt(in_pieces(data, cuts))).decode() == plain(data, 20, 4).text
     shown = re.sub(r"\x1b\[[0-9;]*m", "", b"".join(as_ansi(in_pieces(data, cuts))).decode())
     assert shown == plain(data, 20, 4).text
+
+
+@pytest.mark.parametrize("size", [7, 1000, 70_000])
+def test_what_is_drawn_over_and_over_is_there_once(size: int) -> None:
+    lines = b"".join(b"line %d\r\n" % number for number in range(20_000))
+    data = b"before\r\n" + LAYERS + lines + LAYERS + b"after\r\n"
+    moments = [FilmOutput(number, data[at : at + size]) for number, at in enumerate(range(0, len(data), size))]
+    made = b"".join(as_txt(Film(blank(20, 6), 0, len(moments), moments, "build", 0.0))).decode()
+    bars = "l0: 99%\nl1: 99%\n"
+    assert made == "before\n" + bars + lines.decode().replace("\r", "") + bars + "after\n"
 
 
 @given(STYLED)

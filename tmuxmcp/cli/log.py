@@ -82,7 +82,7 @@ class _Printer:
         self.session, self.raw, self.timed = session, options.raw, options.timestamps
         self.beginning: list[bytes] = []
         """Lines that were asked for by their number."""
-        self._text = kept.text_of(session)
+        self._text = kept.text_of(session, last_state=not (following or self.timed))
         self._lines, self._made = StampedLines(), seconds_of(session.meta.created_at)
         self._watch, self._stamp = SeenUntil(self._now_s), TIME_UNKNOWN
         self._until = part.end

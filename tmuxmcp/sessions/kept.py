@@ -60,11 +60,11 @@ def directory_of(state_dir: Path, name: str, owner: str = "") -> SessionDirector
     )
 
 
-def text_of(session: Session) -> LogText:
+def text_of(session: Session, *, last_state: bool) -> LogText:
     """What makes lines of text of a session's log."""
     from tmuxmcp.terminal.logtext import LogText  # late: whoever opens a broker needs none
 
-    return LogText(session.cols, session.rows)
+    return LogText(session.cols, session.rows, last_state=last_state)
 
 
 def _newest_of(state_dir: Path, owner: str) -> SessionDirectory:

@@ -6,16 +6,37 @@ from collections.abc import Iterator
 
 from tmuxmcp.terminal.ansi import ansi, style_behind
 from tmuxmcp.terminal.film import Film, FilmOutput, FilmResize
-from tmuxmcp.terminal.plain import MAX_HELD_BYTES, begun_full_screen, ends_full_screen, plain, unfinished
+from tmuxmcp.terminal.plain import (
+    MAX_HELD_BYTES,
+    begun_full_screen,
+    ends_full_screen,
+    out_of_reach,
+    plain,
+    unfinished,
+)
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Snapshot
+
+_LEAST_HELD_BYTES = 64 * 1024
+"""Bytes of a log that are made text at once, where there are as many."""
 
 
 class LogText:
     """Clean text: whole lines, and what a full-screen program drew as the one line it becomes."""
 
-    def __init__(self, cols: int, rows: int, *, colours: bool = False, before: Snapshot | None = None) -> None:
-        """Begin on an empty screen, or on what was shown before."""
+    def __init__(
+        self, cols: int, rows: int, *, colours: bool = False, before: Snapshot | None = None, last_state: bool = False
+    ) -> None:
+        """Begin on an empty screen, or on what was shown before.
+
+        Args:
+            last_state: lines wait until nothing can be drawn over them; else they come as soon as they end.
+        """
         self.cols, self.rows = cols, rows
+        self._last_state = last_state
+        self._waiting: list[bytes] = []
+        """What was fed and not looked at yet."""
+        self._room = _LEAST_HELD_BYTES
+        """So much may still come before it is looked at."""
         self._colours = colours
         self._rest = before.state.unfinished if before else b""
         self._inside = before.alternate if before else False
@@ -35,17 +56,24 @@ class LogText:
 
     def feed(self, data: bytes) -> str:
         """Take bytes; give the lines that are complete."""
-        self._rest += data
+        self._waiting.append(data)
+        self._room -= len(data)
+        if self._last_state and self._room > 0:
+            return ""
+        self._rest, self._waiting = b"".join([self._rest, *self._waiting]), []
         begun = begun_full_screen(self._rest)
         cut = self._rest.rfind(b"\n", 0, begun) + 1
+        if self._last_state and len(self._rest) < MAX_HELD_BYTES:
+            cut = out_of_reach(self._rest, cut, self.rows)
         if not cut and len(self._rest) > MAX_HELD_BYTES:
             cut = len(self._rest) - unfinished(self._rest)
         done, self._rest = self._rest[:cut], self._rest[cut:]
+        self._room = max(len(self._rest), _LEAST_HELD_BYTES)
         return self._clean(done)
 
     def end(self) -> str:
         """Give what is left."""
-        done, self._rest = self._rest, b""
+        done, self._rest, self._waiting = b"".join([self._rest, *self._waiting]), b"", []
         return self._clean(done)
 
     def _clean(self, data: bytes) -> str:
@@ -63,7 +91,7 @@ class LogText:
 def film_text(film: Film, *, colours: bool = False) -> Iterator[str]:
     """The text of a film, a piece at a time; with colours, each line begins and ends in the terminal's own style."""
     start = film.start
-    text = LogText(start.cols, start.rows, colours=colours, before=start)
+    text = LogText(start.cols, start.rows, colours=colours, before=start, last_state=True)
     for each in film.moments:
         match each:
             case FilmOutput(_, data):

@@ -379,6 +379,14 @@ def _last_move(vertical: re.Pattern[bytes], data: bytes, pos: int, limit: int, r
     return end if end > pos else limit
 
 
+def out_of_reach(data: bytes, end: int, rows: int) -> int:
+    """Where the text ends, among the lines before `end`, over which nothing can be drawn any more."""
+    cut, moved = _lines_back(data, 0, end, rows + 1), 0
+    for move in (_VERTICAL_OR_LINE_FEED if _feeds_lines(data) else _VERTICAL).finditer(data):
+        moved = move.end()
+    return cut if not moved or data.count(b"\n", moved, cut) > rows else 0
+
+
 def column_behind(line: bytes, cols: int) -> int:
     """The cursor's column behind a begun line; `cols` when the row is full."""
     rest = IGNORED_SEQUENCE.sub(b"", line).translate(None, DROPPED_BYTES)
