@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.cases import for_each
-from tmuxmcp.terminal.echo import Echo, compared, on_one_line
+from tmuxmcp.terminal.echo import Echo, compared, on_one_line, shows_nothing
 from tmuxmcp.terminal.plain import plain
 
 LONG = "echo " + " ".join(f"w{number}" for number in range(900))
@@ -45,3 +45,10 @@ def test_the_end_of_a_long_echo_is_compared_as_well() -> None:
 def test_line_that_goes_on_in_the_next_row_is_one_line() -> None:
     shown = b"x" * 20 + b" \r\x1b[Kabc\r\n"
     assert plain(on_one_line(shown), cols=20).text == "x" * 20 + "abc\n"
+
+
+def test_a_line_editor_that_showed_a_character_showed_something():
+    for shown in (b"", b"\r\n", b"   \r\n", b"\x1b[K\r\n", b"\x1b[?2004l\r", b"\x1b]0;title\x07\r\n", b"\x1b(B\x1b[m"):
+        assert shows_nothing(shown), shown
+    for shown in (b"true\r\n", b"true\r\x1b[K\r\n", b"a\x08 \x08\r\n", b"\x1b[1mx\x1b[m"):
+        assert not shows_nothing(shown), shown
