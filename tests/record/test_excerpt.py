@@ -482,7 +482,8 @@ def test_style_is_looked_for_so_far_back():
 def test_rows_that_the_cursor_goes_by_are_no_blank_lines():
     shown = b"a\r\nb\r\n"
     for data, text in [
-        (b"\x1b[?1l\x1b[25;1H\r\n\x1b[K\x1b]133;A\x07$ ", "\n$ "),
+        (b"\x1b[?1l\x1b[25;1H\r\n\x1b[K\x1b]133;A\x07$ ", "$ "),
+        (b"\x1b[8;3H*\x1b[18;1H", "  *"),
         (b"\x1b[20;1H\x1b[?25h$ ", "$ "),
         (b"\r\n\r\n\r\n$ \x1b[A\x1b[B", "\n\n\n$"),  # these were printed
         (b"\x1b[H\x1b[2J\x1b[4;1Hbox", "\n\n\nbox"),  # and this is a picture
@@ -493,4 +494,5 @@ def test_rows_that_the_cursor_goes_by_are_no_blank_lines():
             start, end = len(shown), len(shown + data)
             for excerpt in (reader.both_ends(start, end, 999), reader.from_start(start, end, 999)):
                 assert excerpt.text.rstrip() == (clean(data) if text is None else text).rstrip(), data
+                assert excerpt.scattered == (text in ("$ ", "  *", "top" + "\n" * 19 + "$ ")), data
                 assert (excerpt.next_offset, excerpt.omitted_bytes) == (end, 0)

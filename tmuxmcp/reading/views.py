@@ -17,6 +17,7 @@ from tmuxmcp.terminal.sanitize import sanitize
 
 MOST_HIGHLIGHTS = 50
 
+SCATTERED = "This was drawn at several places of the screen: view=screen shows all of it."
 DREW_ABOVE = "Something was drawn above the row where this output begins, which is left out: view=screen shows it."
 
 
@@ -161,5 +162,6 @@ def text(
     if not excerpt.text and end > start and reader.draws_at(end):
         return ViewText("", excerpt.next_offset, note="A full-screen program is drawing: view=screen shows it.")
     lost = f"Offsets before {excerpt.lost_before} are no longer kept." if excerpt.lost_before else None
-    note = " ".join(filter(None, (lost, DREW_ABOVE if excerpt.drew_above else None))) or None
+    drawn = DREW_ABOVE if excerpt.drew_above else SCATTERED if excerpt.scattered else None
+    note = " ".join(filter(None, (lost, drawn))) or None
     return ViewText(excerpt.text, excerpt.next_offset, excerpt.omitted_bytes, excerpt.sanitized, note)

@@ -56,16 +56,8 @@ BEGUN_ANEW_TRIED = 3
 CUTS_TRIED = 64
 """Places tried for a cut in a line that was edited."""
 
-PASSED_BYTES = 4096
-"""Bytes before the first character in which a program that goes to another row does so."""
-
-_BEFORE_TEXT = re.compile(
-    rb"(?:\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
-    rb"|[\x00-\x1a\x1c-\x20\x7f])*"
-)
-_TO_ROW = re.compile(rb"\x1b\[[0-9;]*[BEHdf]")
-_NEWLINE = re.compile(rb"[\n\x0b\x0c]|\x1b[DE]")
-_OTHER_SCREEN = re.compile(rb"\x1b(?:\[\?[0-9;]*(?:47|1047|1049)[0-9;]*[hl]|\[[0-9;]*J|c)")
+_TO_ROW = re.compile(rb"\x1b\[[0-9;]*[Hdf]")
+_ALL_DRAWN_ANEW = re.compile(rb"\x1b(?:\[\?[0-9;]*(?:47|1047|1049)[0-9;]*h|\[[0-9;]*J|c)")
 
 
 @dataclass(frozen=True)
@@ -83,6 +75,8 @@ class Excerpt:
     """Offset of the first byte that the log still has, if the stretch began before it."""
     drew_above: bool = False
     """Something was drawn above the row in which the text begins, and is none of it."""
+    scattered: bool = False
+    """It was drawn here and there on a screen of which nobody knows where it begins: no blank rows are around it."""
 
 
 class LogReader:
@@ -120,23 +114,7 @@ class LogReader:
             excerpt = make()
             if self.log.head() <= max(start, excerpt.lost_before):
                 break
-        passed = self._passed_over(start, excerpt)
-        return replace(excerpt, text=excerpt.text[passed:]) if passed else excerpt
-
-    def _passed_over(self, start: int, excerpt: Excerpt) -> int:
-        """Blank lines at its beginning that nobody printed: rows that the cursor went by, where older text stands.
-
-        `top` goes to the last row before it ends.
-        """
-        blank = len(excerpt.text) - len(excerpt.text.lstrip("\n"))
-        if blank < 2 or excerpt.lost_before or start == 0 or self.draws_at(start):
-            return 0
-        data = self.log.read(start, PASSED_BYTES)
-        found = _BEFORE_TEXT.match(data)
-        before = found[0] if found else b""
-        if data[len(before) :][:1] in (b"", b"\x1b") or not _TO_ROW.search(before) or _OTHER_SCREEN.search(before):
-            return 0
-        return max(blank - len(_NEWLINE.findall(before)), 0)
+        return excerpt
 
     def _both_ends(self, start: int, end: int, max_bytes: int, *, begins: bool = False) -> Excerpt:
         """`begins`: whatever was drawn before, at `start` a program begins to print."""
@@ -148,7 +126,7 @@ class LogReader:
             since = 0
         whole = self._whole(start, end, max_bytes, place)
         if whole:
-            return _all_of(whole, end, lost, start)
+            return _excerpt(whole, 0, end, lost, start)
         marker_room = min(160, max_bytes // 4)
         budget = max_bytes - marker_room
         head, head_end = self._first_fitting(start, end, budget // 2, place)
@@ -166,8 +144,8 @@ class LogReader:
         omitted = tail_start - head_end
         text = head.text + ("" if head.text.endswith("\n") or not head.text else "\n")
         text += f"[... {omitted:,} bytes left out; read since={head_end} gives them ...]\n" + tail.text
-        sanitized, lost_before = head.sanitized or tail.sanitized, start if lost else 0
-        return Excerpt(_with_lost(text, lost), True, omitted + lost, end, sanitized, lost_before, head.drew_above)
+        both = replace(head, text=text, sanitized=head.sanitized or tail.sanitized)
+        return _excerpt(both, omitted, end, lost, start)
 
     def _place_at(self, offset: int) -> Place:
         return self._styled(self._places.at(offset, self.cols), offset)
@@ -193,15 +171,14 @@ class LogReader:
         start, place = self._behind_drawing(start, end)
         whole = self._whole(start, end, max_bytes, place)
         if whole:
-            return _all_of(whole, end, lost, start)
+            return _excerpt(whole, 0, end, lost, start)
         text, stop = self._first_fitting(start, end, max_bytes, place)
         left_out = lost
         if stop == start:
             stop = start + _first_char_bytes(self.log.read(start, min(4 * JOINED_CHARS, end - start)))
             left_out += stop - start
         omitted = end - stop + left_out
-        shown, lost_before = _with_lost(text.text, lost), start if lost else 0
-        return Excerpt(shown, omitted > 0, omitted, stop, text.sanitized, lost_before, text.drew_above)
+        return _excerpt(text, omitted - lost, stop, lost, start)
 
     def draws_at(self, offset: int) -> bool:
         """Whether a full-screen program draws there that began before."""
@@ -251,12 +228,17 @@ class LogReader:
 
     def _clean(self, data: bytes, place: Place) -> PlainText:
         data = place.cut + data
-        row = (self._places.row_of(place, self.cols, self.rows) or 0) if needs_grid(data) else 0
-        if not self._colours:
-            return plain(data, self.cols, self.rows, col=place.col, row=row, inside=place.inside)
-        from tmuxmcp.terminal.ansi import ansi  # late: hardly anybody wants colours
+        row = self._places.row_of(place, self.cols, self.rows) if needs_grid(data) else 0
+        if self._colours:
+            from tmuxmcp.terminal.ansi import ansi  # late: hardly anybody wants colours
 
-        return ansi(data, self.cols, self.rows, col=place.col, row=row, inside=place.inside, style=place.style)
+            style, inside = place.style, place.inside
+            text = ansi(data, self.cols, self.rows, col=place.col, row=row or 0, inside=inside, style=style)
+        else:
+            text = plain(data, self.cols, self.rows, col=place.col, row=row or 0, inside=place.inside)
+        if row is None and not place.inside and _TO_ROW.search(data) and not _ALL_DRAWN_ANEW.search(data):
+            return _between_blank_rows(text)
+        return text
 
     def _whole(self, start: int, end: int, max_bytes: int, place: Place) -> PlainText | None:
         if end - start > max(CLEANED_WHOLE_BYTES, max_bytes):
@@ -344,9 +326,23 @@ class LogReader:
         return Place(inside=inside, style=style_behind(data, before.style, inside=before.inside))
 
 
-def _all_of(text: PlainText, end: int, lost: int, start: int) -> Excerpt:
-    lost_before = start if lost else 0
-    return Excerpt(_with_lost(text.text, lost), bool(lost), lost, end, text.sanitized, lost_before, text.drew_above)
+def _between_blank_rows(text: PlainText) -> PlainText:
+    """What was drawn at places of a screen: the rows that the cursor went by have what stood there before."""
+    return replace(text, text=text.text.strip("\n"), scattered=True)
+
+
+def _excerpt(text: PlainText, omitted: int, end: int, lost: int, start: int) -> Excerpt:
+    omitted += lost
+    return Excerpt(
+        _with_lost(text.text, lost),
+        omitted > 0,
+        omitted,
+        end,
+        text.sanitized,
+        start if lost else 0,
+        text.drew_above,
+        text.scattered,
+    )
 
 
 def _size(text: PlainText) -> int:

@@ -91,7 +91,7 @@ class Places:
 
     def _row_at(self, offset: int, cols: int, rows: int, begins: bool) -> int | None:
         least = max(self._log.head(), self._resized())
-        counts = begins or self._log.read(offset, len(_MARK)) == _MARK
+        counts = begins or offset == 0 or self._log.read(offset, len(_MARK)) == _MARK
         for size in ROW_BYTES:
             begin = max(offset - size, least)
             before = self._log.read(begin, max(offset - begin, 0))

@@ -42,6 +42,8 @@ class PlainText:
     """Some character was invisible or could have reordered the text, and stands there as `<U+202E>`."""
     drew_above: bool = False
     """Something was printed above the row in which the text begins: it is none of the text."""
+    scattered: bool = False
+    """It was drawn here and there on a screen: no blank rows are around it."""
 
 
 @dataclass(frozen=True)
