@@ -27,7 +27,7 @@ MAX_SEQUENCE = 4096
 
 # What is complete and usual; the rest of the escapes goes to `_escape`.
 _TOKEN = re.compile(
-    r"(?P<text>[^\x00-\x1f\x7f-\x9f]++)"
+    r"(?P<text>[^\x00-\x1f\x7f-\x9f]++)(?P<end>\r\n)?"
     r"|(?P<newline>\r\n)"
     r"|\x1b\[(?P<sgr>[0-9;:]{0,63}+)m"
     r"|\x1b\[(?P<prefix>[<=>?]?)(?P<params>[0-9;]{0,63}+)(?P<final>[@-~])"
@@ -61,6 +61,8 @@ _SIMPLE_SGR = re.compile(r"\x1b\[([0-9;]*)m")
 _WITHOUT_EFFECT = frozenset({"c", ">c", ">m", "n", ">n", "t", ">q"})
 """Sequences that tmux knows, and that change nothing here: questions, keys, windows."""
 
+_MAX_ORDERS = 512
+
 _SKIP_FROM = 2048
 """Characters of linear text from which looking for the part to skip pays."""
 
@@ -80,6 +82,8 @@ class Stream:
         self._controls = _controls(screen)
         self._escapes = _escapes(screen)
         self._sequences = _sequences(screen)
+        self._orders: dict[str, tuple[Callable[[tuple[int | None, ...]], None], tuple[int | None, ...]]] = {}
+        """What some sequences ask for: programs print the same ones over and over."""
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
         """Obey bytes; `final`: what begins a character at their end is none."""
@@ -98,7 +102,12 @@ class Stream:
                 continue
             pos = token.end()
             kind = token.lastgroup
-            if kind == "text":
+            if kind == "end":
+                draw(token["text"])
+                screen.cursor.x = 0
+                index()
+                screen.last_char = ""
+            elif kind == "text":
                 draw(token["text"])
                 if pos == len(text) and text[-1] == ZERO_WIDTH_JOINER:
                     self._pending = ZERO_WIDTH_JOINER  # what it joins is still to come
@@ -110,7 +119,11 @@ class Stream:
                 index()
                 screen.last_char = ""
             elif kind == "final":
-                self._sequence(token["prefix"] + token["final"], token["params"])
+                if order := self._orders.get(token[0]):
+                    order[0](order[1])
+                    screen.last_char = ""
+                else:
+                    self._sequence(token["prefix"] + token["final"], token["params"], token[0])
             elif kind == "control":
                 self._control(token["control"])
             elif kind == "ignored":
@@ -238,11 +251,13 @@ class Stream:
             self._screen.set_link(address)
         self._string = self._body = ""
 
-    def _sequence(self, name: str, params: str) -> None:
+    def _sequence(self, name: str, params: str, whole: str = "") -> None:
         if name == "m":
             self._screen.sgr(params)
         elif (handler := self._sequences.get(name)) and (numbers := _numbers(params)):
             handler(numbers)
+            if whole and len(self._orders) < _MAX_ORDERS:
+                self._orders[whole] = handler, numbers
         elif not (handler or name in _WITHOUT_EFFECT):
             return  # what tmux does not know does not come between a character and `CSI b`
         self._screen.last_char = ""

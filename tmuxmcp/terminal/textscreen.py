@@ -284,8 +284,10 @@ class TextScreen(Pages):
             grid.rows[y + number :] = moved
 
     def erase_in_line(self, how: int = 0, private: bool = False) -> None:
-        if self.grid.rows[self.cursor.y].used or self.pen.blank is not BLANK:  # else tmux does nothing
-            super().erase_in_line(how, private)
+        cursor, blank = self.cursor, self.pen.blank
+        if how < 3 and (self.grid.rows[cursor.y].used or blank is not BLANK):  # else tmux does nothing
+            start, end = (cursor.x if how == 0 else 0), (cursor.x + 1 if how == 1 else self.columns)
+            self.grid.erase(cursor.y, start, end, blank)
 
     def alignment_display(self) -> None:
         for row in self.grid.rows:
