@@ -29,4 +29,5 @@ async def test_output_is_not_joined_to_an_echo_that_fills_its_row(broker: Broker
         in_all = (await broker.read("new", "a", since=0, max_bytes=1 << 20)).content.split("\n")
         for lines in (since_then, in_all):
             assert "out" in lines, (length, lines[-5:])
-            assert any(line.endswith(command) for line in lines), (length, lines[-5:])
+            # zsh erases the row behind one that its line fills: for tmux that row does not go on the one above.
+            assert "".join(command.split()) in "".join("".join(lines).split()), (length, lines[-5:])

@@ -172,6 +172,9 @@ class Sheet(Moves):
         """Have an address behind what is printed from now on; empty: none."""
         self.pen = self.pens.get(self.pen.style._replace(link=address))
 
+    def begin_output(self) -> None:
+        """A shell says that its command begins to print: that shows nothing."""
+
     # Lines and scrolling
 
     def index(self) -> None:

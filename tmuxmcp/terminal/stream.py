@@ -52,6 +52,9 @@ _TITLE_COMMANDS = {
     "]": re.compile(r"0*[02](?:;|(?![0-9]))([^\x7f-\x9f]*)\Z"),
     "_": re.compile(r"([^\x7f-\x9f]*)\Z"),
 }
+OUTPUT_MARK = "133;C"
+"""How the command begins with which a shell says that its command begins to print (OSC 133)."""
+
 _UNPRINTED = re.compile(r"[\x00-\x1f]+")
 
 # Text that can only go down and scroll, at any size.
@@ -249,6 +252,8 @@ class Stream:
             self._screen.set_title(found[1])
         elif self._string == "]" and (address := address_of_command(self._body)) is not None:
             self._screen.set_link(address)
+        elif self._string == "]" and self._body.startswith(OUTPUT_MARK):
+            self._screen.begin_output()
         self._string = self._body = ""
 
     def _sequence(self, name: str, params: str, whole: str = "") -> None:

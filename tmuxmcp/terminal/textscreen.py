@@ -251,6 +251,11 @@ class TextScreen(Pages):
 
     def set_title(self, param: str) -> None: ...
 
+    def begin_output(self) -> None:
+        """Begin a line of its own, also behind a row that a line editor has filled: there tmux joins the two."""
+        if self.cursor.x == 0:
+            self.grid.break_before(self.cursor.y)
+
     # Lines
 
     def _down(self, blank: Cell) -> None:
