@@ -99,6 +99,8 @@ def in_the_way(
     elsewhere = not look.marks or not look.own_shell_in_front or look.level.carrier is not None
     if isinstance(found, AdoptionRefusal) and not look.verdict.hidden and (look.relays or not look.own_shell_in_front):
         return not_a_shell(session, look, f"{why}: {found.why}", found.hint)
+    if isinstance(found, AdoptionRefusal) and session.meta.marks and not look.marks:
+        why = f"{why}: {found.why}"
     if adopt != "yes" and elsewhere and adopting.may_by_consent(look) is None:
         hint = (
             "If a shell's prompt stands there, call run again with adopt=yes: one line is typed into it, once, and run "
