@@ -196,3 +196,12 @@ async def test_a_program_in_the_own_shell_s_place_is_named(broker: Broker):
     await broker.send("exit(5)", session_id="a", enter=True, read="none")
     ended = await broker.read(session_id="a", wait_for="command")
     assert (ended.outcome, ended.exit_code) == ("exited", 5)
+
+
+@needs("zsh")
+async def test_a_wait_for_what_put_a_shell_into_the_own_one_s_place_ends(broker: Broker):
+    await broker.create_session("bash", name="a")
+    await broker.send("exec zsh -f", session_id="a", enter=True, read="none")
+    told = await broker.read(session_id="a", wait_for="command")
+    assert told.command
+    assert (told.outcome, told.command.text, told.command.exit_code) == ("left", "exec zsh -f", None)
