@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import RunResult
+from tmuxmcp.errors import IncompleteCommand
 
 pytestmark = pytest.mark.anyio
 
@@ -65,9 +66,10 @@ async def test_ctrl_c_at_a_prompt_is_no_command_of_somebody(broker: Broker):
 
 async def test_an_open_quote_is_not_hidden_where_the_shell_shows_nothing(broker: Broker):
     await broker.create_session("bash", name="a")
-    await broker.run("exec 2>/dev/null", "a")
-    ran = await broker.run("echo 'open", "a")
-    assert (ran.completed, ran.exit_code) == (False, None)
-    assert "a quote, bracket or here-document is not closed" in (ran.note or "")
-    await broker.send(key="C-c", session_id="a", read="none")
-    assert (await broker.run("echo ok", "a")).output == "ok\n"
+    for elsewhere in ("exec 2>/dev/null", "exec 2>&-", "exec > >(tee /dev/null) 2>&1"):
+        await broker.run(elsewhere, "a")
+        for unfinished in ("echo 'open", "for i in 1; do", "cat <<END"):
+            with pytest.raises(IncompleteCommand):
+                await broker.run(unfinished, "a")
+        assert (await broker.run("echo ok", "a")).output == "ok\n"
+        await broker.run("exec >/dev/tty 2>&1", "a")

@@ -37,6 +37,13 @@ def test_echo_is_compared(typed: str, shown: str, echo: Echo) -> None:
     assert compared(typed, shown, shown) is echo
 
 
+def test_what_a_line_editor_shows_for_a_moment_was_shown() -> None:
+    for shown in (b"true\r\n\x1b[?2004l\r", b"true\r\x1b[K\r\n", b"\x1b[1mtrue\x1b[m \r\x1b[K", b"\xc3\xbc"):
+        assert not shows_nothing(shown)
+    for shown in (b"", b"\r\n", b"  \r\n", b"\x1b[?2004h\x1b]0;title\x07\x1b]133;B;n=1\x1b\\\x1b(B\r\x1b[K"):
+        assert shows_nothing(shown)
+
+
 def test_the_end_of_a_long_echo_is_compared_as_well() -> None:
     assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w899\n") is Echo.OURS
     assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w890\n") is Echo.OTHER

@@ -48,6 +48,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -467,11 +468,28 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
 
 async def _abandon(session: Session, job: Job) -> None:
     """Take an unfinished command back, and say so."""
-    await interrupt(session, await session.alive())
+    pane = await session.alive()
+    if not _interrupts_alone(session, job):
+        await interrupt(session, pane)
     async for scan in session.scans(0.02, time.monotonic() + ABANDONED_S):
         if scan.shell.state is ShellState.PROMPT and scan.shell.number != job.number:
             break
     raise _incomplete(session)
+
+
+def _interrupts_alone(session: Session, job: Job) -> bool:
+    """Interrupt a shell of this machine alone; whether that was done.
+
+    C-c would end the programs that it prints through as well (`exec > >(tee log)`), and so the shell.
+    """
+    pid = job.level.pid if job.level.number else session.pid
+    if session.lease or session.meta.host or job.level.where == "remote" or not pid:
+        return False
+    try:
+        os.kill(pid, signal.SIGINT)
+    except OSError:
+        return False
+    return True
 
 
 def _incomplete(session: Session) -> IncompleteCommand:

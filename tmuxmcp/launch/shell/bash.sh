@@ -180,13 +180,14 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       __tmuxmcp_c="\e]133;C;$__tmuxmcp_tag;job=?$__tmuxmcp_traps\a" __tmuxmcp_e="\e]133;P;k=e;$__tmuxmcp_tag\a"
       __tmuxmcp_each=$__tmuxmcp_tag
     fi
+    __tmuxmcp_s="\[\e]133;P;k=s;$__tmuxmcp_each\a\]"
     if [[ ! -t 9 ]] && \builtin shopt -q promptvars; then
-      # What PS0 prints goes where stderr goes, late or never: C comes from what it calls.
-      [[ -e /dev/fd/9 ]] && __tmuxmcp_c='9>&2 8>&2' || __tmuxmcp_c='9>&- 8>&-'
-      __tmuxmcp_c="\${__tmuxmcp_begun=}\$({ __tmuxmcp_begins; } $__tmuxmcp_c 2>/dev/null)"
+      # What PS0 and PS2 print goes where stderr goes, late or never: their marks come from what they call.
+      [[ -e /dev/fd/9 ]] && __tmuxmcp_s='9>&2 8>&2' || __tmuxmcp_s='9>&- 8>&-'
+      __tmuxmcp_c="\${__tmuxmcp_begun=}\$({ __tmuxmcp_begins; } $__tmuxmcp_s 2>/dev/null)"
+      __tmuxmcp_s="\$(__tmuxmcp_wants_more $__tmuxmcp_s 2>/dev/null)"
     fi
     __tmuxmcp_a="\[\e]133;A;$__tmuxmcp_each\a\]" __tmuxmcp_b="\[\e]133;B;$__tmuxmcp_each\a\]"
-    __tmuxmcp_s="\[\e]133;P;k=s;$__tmuxmcp_each\a\]"
     # What the user's own PS0 prints is neither the line editor's nor the command's.
     __tmuxmcp_set PS0 "${__tmuxmcp_user_ps0:+$__tmuxmcp_e$__tmuxmcp_user_ps0}$__tmuxmcp_c"
     __tmuxmcp_set PS1 "$__tmuxmcp_a$__tmuxmcp_user_ps1$__tmuxmcp_b"
@@ -204,8 +205,14 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       "${__tmuxmcp_now:+;t=$__tmuxmcp_now}" >/dev/tty
   }
 
-  # Whether a trap for a signal may end the shell in the middle of a command, which C tells: the shell then exits with a
-  # status that a command can have. No process lists the traps: where there is one, it cannot be written.
+  __tmuxmcp_wants_more() {
+    __tmuxmcp_drain || \builtin :
+    \builtin printf '\e]133;P;k=s;%s\a' "$__tmuxmcp_tag" >/dev/tty
+  }
+
+  # Whether a trap for a signal may end the shell in the middle of a command, or one for its end give it another status,
+  # which C tells: the shell then exits with a status that a command can have. No process lists the traps: where there is
+  # one, it cannot be written.
   __tmuxmcp_look_for_traps() {
     __tmuxmcp_traps=
     [[ ! -c /dev/full ]] ||
