@@ -372,6 +372,41 @@ def test_a_command_that_ends_the_shell_has_its_exit_code(agent: Agent, program: 
     assert (result["outcome"], result["completed"], result["exit_code"]) == ("exited", True, ENDS[command])
 
 
+BASH_EXITS = [
+    ("trap 'exit 9' EXIT", "exit 4", None),
+    ("f() { exit 9; }; trap f EXIT; IFS=xyz", "exit 4", None),
+    ("trap 'exit 9' EXIT; set -e", "(exit 4)", None),
+    ("trap 'echo bye' EXIT", "exit 4", 4),
+    ("trap 'exit 9' EXIT", "cd /; exec sh -c 'exit 4'", 4),
+    ("true", "trap 'exit 9' EXIT; exit 4", None),
+]
+
+ZSH_EXITS = [
+    ("TRAPEXIT() { exit 9 }", "exit 4", None),
+    ("trap 'exit 9' EXIT", "exit 4", None),
+    ("zshexit() { exit 9 }", "exit 4", None),
+    ("f() { exit 9 }; zshexit_functions+=(f)", "exit 4", None),
+    ("TRAPEXIT() { echo bye }", "exit 4", 4),
+    ("TRAPEXIT() { exit 9 }", "exec sh -c 'exit 4'", 4),
+    ("true", "TRAPEXIT() { exit 9 }; exit 4", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("own", "before", "command", "code"),
+    [("bash", *row) for row in BASH_EXITS] + [pytest.param("zsh", *row, marks=SHELLS[0].marks) for row in ZSH_EXITS],
+)
+def test_what_a_trap_for_the_shells_end_exits_with_is_not_the_commands(
+    agent: Agent, own: str, before: str, command: str, code: int | None
+):
+    session = agent.call("create_session", program=own)["session_id"]
+    agent.run(before, session_id=session)
+    result = agent.run(command, session_id=session)
+    assert (result["outcome"], result["completed"], result["exit_code"]) == ("exited", code is not None, code), result
+    assert code is not None or "or by a trap of its own" in result["note"]
+    assert agent.call("list_commands", session_id=session)["commands"][-1]["exit_code"] in (code, None)
+
+
 @zsh_only
 @pytest.mark.parametrize(("command", "completed", "code"), [("kill -ALRM $$", False, None), ("exit 14", True, 14)])
 def test_an_alarm_that_ends_zsh_is_no_exit_code(agent: Agent, program: str, command: str, completed: bool, code: int):
@@ -595,6 +630,13 @@ def test_a_zsh_whose_hooks_were_taken_away_is_asked(shell: Run, tmp_path: Path, 
     result = shell(f"echo ran >>{tmp_path}/did; echo next; sh -c 'exit 4'", timeout_ms=LONG_MS)
     assert (result["output"], result["exit_code"], result["note"]) == ("next\n", 4, None), result
     assert (tmp_path / "did").read_text() == "ran\nran\n"
+
+
+@zsh_only
+def test_a_line_that_zsh_refuses_has_no_earlier_commands_exit_code(shell: Run):
+    assert shell("sh -c 'exit 3'")["exit_code"] == 3
+    result = shell("echo )")
+    assert (result["output"], result["exit_code"]) == ("zsh: parse error near `)'\n", 1)
 
 
 def test_a_command_that_fills_its_row_is_shown(shared: Run):

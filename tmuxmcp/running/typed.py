@@ -108,7 +108,8 @@ BROKEN_OFF = (
 """Of a command during which a shell that does not die by such a signal (zsh, fish, or by its trap) has exited."""
 
 MAY_BE_TRAPPED = (
-    "The shell ended with exit code {code}: by the command, or by a trap of its own for a signal (`trap 'exit' HUP`)."
+    "The shell ended with exit code {code}: by the command, or by a trap of its own for a signal or for its end "
+    "(`trap 'exit' HUP EXIT`)."
 )
 """Of a command in a shell that has such a trap."""
 
@@ -427,7 +428,7 @@ def left(session: Session, look: Look, job: Job) -> RunOutcome:
     if why:
         note = f"{note} {why}"
     completed, number = ran and not goes_on and not why, job.number if ran else None
-    code = level.exit_code if track.gives_code_to(job.text) else None
+    code = level.exit_code if track.gives_code_to(job.text, level.exit_code) else None
     return RunOutcome("left", code, completed, "marks" if ran else None, start, end, None, since(job), note, number)
 
 
@@ -479,7 +480,7 @@ def why_not_its_code(session: Session, scan: Scan, level: Level, text: str | Non
         return ENDED_MEANWHILE.format(how=session.how_it_ended)
     if code is not None and not _ends_with_session(session, level):
         return ITS_SHELL_S.format(code=code, name=level.kind, number=level.number)
-    if code is not None and not all(each.gives_code_to(text) for each in tracks):
+    if code is not None and not all(each.gives_code_to(text, code) for each in tracks):
         return MAY_BE_TRAPPED.format(code=code)
     if session.meta.host and code == SSH_FAILED:
         return CUT_OFF
@@ -501,7 +502,7 @@ def why_in_doubt(level: Level, track: ShellTrack, text: str) -> str:
     """Why the exit code of an adopted shell says nothing of the command with which it ended; empty: it does."""
     if track.broken_off:
         return BROKEN_OFF
-    if level.exit_code is not None and not track.gives_code_to(text):
+    if level.exit_code is not None and not track.gives_code_to(text, level.exit_code):
         return MAY_BE_TRAPPED.format(code=level.exit_code)
     if level.where == "remote" and level.passes_on and level.exit_code is None:
         return CUT_OFF

@@ -408,7 +408,7 @@ def _ended_with(level: Level, track: ShellTrack) -> Finished:
     end = level.until if level.output_end is None else level.output_end
     return Finished(
         track.number,
-        level.exit_code if track.gives_code_to(track.text) else None,
+        level.exit_code if track.gives_code_to(track.text, level.exit_code) else None,
         track.prompt_end,
         track.output_start,
         track.echo_end,

@@ -1,21 +1,21 @@
 """OSC 133 scanner: bytes in, marks with offsets out; and what they say about a shell.
 
 OSC 133 are the FinalTerm semantic prompts: A prompt, B input, C output, D;STATUS command done; `P;k=s` marks a
-continuation prompt. Ours carry `aid=NONCE`, `n=NUMBER` of the prompt and, with D, `cwd=` as a URL path; without
-our nonce a mark is somebody else's and is dropped, so a file full of marks, a nested or a remote shell change
-nothing. The number rules out a replay of our own log. `E` is our own: the output ends, where a shell tidies up before
-its D; `k=h` with it: in the middle of the command, as a signal ends the shell; `k=t` with it, or with C: a trap for a
-signal may end the shell so. `P;k=g` answers our key: the shell
-listens for a command and its name. `job=NAME` with C, D and P names that
-command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, because it came
-in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
+continuation prompt. Ours carry `aid=NONCE`, `n=NUMBER` of the prompt and, with D, `cwd=` as a URL path; without our
+nonce a mark is somebody else's and is dropped, so a file full of marks, a nested or a remote shell change nothing. The
+number rules out a replay of our own log. `E` is our own: the output ends, where a shell tidies up before its D; `k=h`
+with it: in the middle of the command, as a signal ends the shell; `k=t` with it, or with C: a trap for a signal may
+end the shell so. `E;STATUS`: what it ends with, if the shell itself ends; `k=x` with C: a trap for its end may give it
+another. `P;k=g` answers our key: the shell listens for a command and its name. `job=NAME` with C, D and P names that
+command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, as it came in
+pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
 command where the shell knows it, as `cmdline_url=`. `k=l` with D: no hook told of the end, and the shell says it when
 it is asked, at its next prompt; `k=v`: bash repeats what it reads, and so the line by which it says this; `k=b`: the
 command ran; `k=n`: nothing of the line ran, as it was refused or interrupted. `h=1` with D: what the user has run at
 each prompt may have run before. `w=1` with D: some of the output may come later, through another program. `s=1` with
-C: the shell's stderr is not the terminal. `P;k=e`: what comes before C is neither echo nor output (bash's PS0). `P;k=p`
-with `sh=` answers the line by which a shell is adopted: who it is. `P;k=u`: it sends no more marks. `P;k=i`: it is at
-this prompt, and runs nothing.
+C: the shell's stderr is not the terminal. `P;k=e`: what comes before C is neither echo nor output (bash's PS0).
+`P;k=p` with `sh=` answers the line by which a shell is adopted: who it is. `P;k=u`: it sends no more marks. `P;k=i`:
+it is at this prompt, and runs nothing.
 
 All that is in the log, also the nonce: a program can print it too. So D and E carry `p=`, a part of the proof that the
 shell was given with the command (`proofs`), where it was. Such a command is promised: D and E without its proof are
@@ -44,6 +44,9 @@ UNNAMED_COMMAND = "?"
 ENDS_ITS_SHELL = re.compile(r"\s*(?:builtin\s+)?(?:exit|logout|exec)\b[^\n;&|()`]*")
 """A command that does nothing but end its shell: traps have no say in its exit code."""
 
+BECOMES_ANOTHER = re.compile(r"(?:.*[;&|\n])?\s*(?:builtin\s+)?exec\s+(?!\d*[<>])[^\n;&|()`]+", re.DOTALL)
+"""A command that puts another program into its shell's place at its end: no trap for the shell's end runs."""
+
 SETS_TRAP = re.compile(r"\btrap\b")
 """A command that may set a trap, which bash and its like do not tell of before the next prompt."""
 
@@ -66,7 +69,7 @@ class Mark:
     number: int
     """Of the prompt it belongs to."""
     status: int | None = None
-    """D: the command's exit status."""
+    """D, E: the command's exit status."""
     cwd: str | None = None
     """D: the working directory then."""
     job: str = ""
@@ -80,7 +83,7 @@ class Mark:
     why: str = ""
     """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one, `p` it says who it is,
     `u` it sends no more marks, `x` it takes none, `e` its line editor shows no more.
-    C, E: `t` it has a trap for a signal. E: `h` a signal ends the shell.
+    C, E: `t` it has a trap for a signal. C: `x` it has one for its end. E: `h` a signal ends the shell.
     D: `l` it comes late, `v` behind the repeated line of the shell that says it,
     `b` it ran, `n` nothing ran."""
     behind_hooks: bool = False
@@ -136,11 +139,11 @@ class MarkScanner:
         nonce = options.get("aid", "")
         if nonce not in self._nonces or not number.isdecimal() or len(number) > 12:
             return None
-        status = cwd = None
+        cwd = None
+        status = int(words[0]) if kind in "DE" and words[0].isdecimal() and len(words[0]) <= 12 else None
         if kind == "D":
-            if not words[0].isdecimal() or len(words[0]) > 12:
+            if status is None:
                 return None
-            status = int(words[0])
             cwd = _unquoted(options["cwd"]) if "cwd" in options else None
         return Mark(
             kind,
@@ -293,6 +296,10 @@ class ShellTrack:
     """A signal ended the shell in the middle of the command, as it says."""
     trapped: bool = False
     """The shell has a trap for a signal, which may have ended it in the middle of the command."""
+    ended_with: int | None = None
+    """Its exit status, where the shell said so with its E."""
+    exit_trapped: bool = False
+    """The shell has a trap for its own end, which may have given it another exit code."""
     stderr_elsewhere: bool = False
     """When the command began, the shell's stderr was not the terminal."""
     redrawn: int | None = None
@@ -312,14 +319,19 @@ class ShellTrack:
         at = self.redrawn if self.ended is None else self.ended
         return at if self.state is ShellState.RUNNING else None
 
-    def gives_code_to(self, text: str | None) -> bool:
+    def gives_code_to(self, text: str | None, code: int | None) -> bool:
         """Whether the exit code with which the shell ended is that of the command which ran then.
 
         Args:
             text: the command; None: it is not known.
+            code: that exit code.
         """
+        if self.ended_with is not None and code is not None and self.ended_with & 255 != code:
+            return False
         trapped = self.trapped or bool(text and SETS_TRAP.search(text))
-        return not self.broken_off and (not trapped or bool(text and ENDS_ITS_SHELL.fullmatch(text)))
+        ends = BECOMES_ANOTHER if self.exit_trapped else ENDS_ITS_SHELL
+        only_ends = bool(text and ends.fullmatch(text))
+        return not self.broken_off and (only_ends or not (trapped or self.exit_trapped))
 
     @property
     def listening(self) -> bool:
@@ -439,6 +451,8 @@ class ShellTrack:
             ended=None,
             broken_off=False,
             trapped=mark.why == "t",
+            ended_with=None,
+            exit_trapped=mark.why == "x",
             stderr_elsewhere=mark.stderr_elsewhere,
             redrawn=None,
             promise=None,
@@ -448,8 +462,9 @@ class ShellTrack:
         if mark.number != self.number:
             return self
         if mark.why == "t":
-            return changed(self, ended=mark.start if self.ended is None else self.ended, trapped=True)
-        return changed(self, ended=mark.start, broken_off=mark.why == "h")
+            at = mark.start if self.ended is None else self.ended
+            return changed(self, ended=at, ended_with=mark.status, trapped=True)
+        return changed(self, ended=mark.start, ended_with=mark.status, broken_off=mark.why == "h")
 
     def _done(self, mark: Mark) -> ShellTrack:
         if mark.number != self.number or mark.status is None:

@@ -217,6 +217,18 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     __tmuxmcp_traps=
     [[ ! -c /dev/full ]] ||
       \builtin trap -p HUP INT QUIT ABRT USR1 USR2 PIPE ALRM TERM CHLD XCPU >/dev/full || __tmuxmcp_traps=';k=t'
+    [[ ! -c /dev/full ]] || \builtin trap -p EXIT >/dev/full || ! __tmuxmcp_exit_trap_exits || __tmuxmcp_traps=';k=x'
+  }
+
+  # Whether the trap for the shell's end may exit with another status: it says so, or calls a function.
+  __tmuxmcp_exit_trap_exits() {
+    \builtin local - IFS || \builtin return 0
+    IFS=$' \t\n;&|(){}\'"'
+    \builtin set -f
+    for __tmuxmcp_each in $(\builtin trap -p EXIT); do
+      [[ $__tmuxmcp_each != @(exit|exec|kill) ]] && ! \builtin declare -F -- "$__tmuxmcp_each" || \builtin return 0
+    done
+    \builtin return 1
   }
 
   # The prompts without marks, also where one was made from another (virtualenv).

@@ -65,7 +65,8 @@ __tmuxmcp_passed_on() {
 
 # Before the user's own precmd functions: the command is done. Written to the terminal, whatever `exec >file` did.
 __tmuxmcp_precmd() {
-  local code=$? tell= why=n late= tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+  local code=$?
+  local said=$code tell= why=n late= tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
   if [[ -n $__tmuxmcp_open ]]; then
     return code
   fi
@@ -74,10 +75,15 @@ __tmuxmcp_precmd() {
   __tmuxmcp_urlpath=
   [[ $PWD -ef . ]] && __tmuxmcp_url $PWD
   if (( __tmuxmcp_n > __tmuxmcp_from )); then
-    [[ -z $__tmuxmcp_ran ]] || why=${__tmuxmcp_late:-b}
+    if [[ -n $__tmuxmcp_ran ]]; then
+      why=${__tmuxmcp_late:-b}
+    elif [[ -n $__tmuxmcp_job ]]; then
+      # zsh refused it, and leaves `$?` as it was, unless that was 0.
+      said=1
+    fi
     # What came late stands behind the E of this command, if there was one.
     [[ ! -p /dev/fd/1 && ! -p /dev/fd/2 ]] || tell=$'\e]133;E;'"$tag${__tmuxmcp_over:+;p=$__tmuxmcp_over}"$'\a'
-    tell+=$'\e]133;D;'"$code;$tag;t=${(%)__tmuxmcp_clock};k=$why"
+    tell+=$'\e]133;D;'"$said;$tag;t=${(%)__tmuxmcp_clock};k=$why"
     if [[ -n $__tmuxmcp_late || ${precmd_functions[1]-} != __tmuxmcp_precmd ]] || __tmuxmcp_misses_precmd; then
       tell+=';h=1'
     fi
@@ -141,7 +147,7 @@ __tmuxmcp_preexec() {
   builtin print -rn -- $'\e]133;C;'"$tag;cmdline_url=$__tmuxmcp_urlpath"$'\a' >/dev/tty || builtin : && __tmuxmcp_ran=1
 }
 
-# A signal ends the shell in the middle of a command: E says so, as zsh then exits with a status that a command can have
+# The shell ends: E tells with which status, which a trap for its end may change. A signal ends the shell in the middle of a command: E says so, as zsh then exits with a status that a command can have
 # (1 of SIGHUP, 14 of SIGALRM). It does that in the signal's handler, which the kernel blocks the signal for. So does a
 # trap that exits; where that is a function (TRAPHUP), nothing tells whether it does.
 __tmuxmcp_exit() {
@@ -159,9 +165,10 @@ __tmuxmcp_exit() {
     elif (( $#traps )); then
       why=t
     elif [[ -n $blocked ]] || (( code != 1 && code != 14 )); then
-      return 0
+      why=
     fi
-    builtin print -rn -- $'\e]133;E;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;k=$why${__tmuxmcp_over:+;p=$__tmuxmcp_over}"$'\a' >/dev/tty
+    line="$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n${why:+;k=$why}${__tmuxmcp_over:+;p=$__tmuxmcp_over}"
+    builtin print -rn -- $'\e]133;E;'$line$'\a' >/dev/tty
   } 2>/dev/null
 }
 
