@@ -283,9 +283,10 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   }
 
   # Make a text that calls one of ours, with stdout as 8 and stderr as 9; and once more without those where the user has
-  # closed one, or where that is another's status (`$?`).
+  # closed one, or where that is another's status (`$?`); not where bash may open too few files for them.
   __tmuxmcp_quietly() {
-    \builtin printf -v "$1" '{ %s; } 9>&2 2>/dev/null 8>&1 >/dev/null || { %s; } 8>&- 9>&- >/dev/null 2>&1' "$2" "${3-$2}"
+    \builtin printf -v "$1" '{ %s; } 9>&2 2>/dev/null 8>&1 >/dev/null || %s' "$2" \
+      "{ { \\builtin :; } 9>/dev/null && ${3-$2}; } 8>&- 9>&- >/dev/null 2>&1"
   }
 
   # Keep ours first and last, around whatever is there. `set -x` and traps (DEBUG) print nothing into their output.
