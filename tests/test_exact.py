@@ -313,7 +313,12 @@ def test_a_persons_command_that_took_the_hooks_away(agent: Agent, shell: Callabl
     session = session_of(shell)
     sent = agent.call("send", session_id=session, text="unset PROMPT_COMMAND; echo out", enter=True)
     assert sent["result"]["mode"] == "shell_prompt"
+    seen = agent.call("read", session_id=session, command=-1)
+    assert seen["content"] == "out\n"
+    assert "The command may be over" in seen["note"]
     assert shell("echo next")["output"] == "next\n"
+    ended = agent.call("list_commands", session_id=session)["commands"][-2]
+    assert (ended["text"], ended["exit_code"]) == ("unset PROMPT_COMMAND; echo out", 0)
 
 
 @pytest.mark.parametrize(("command", "answer"), [("read -e x", "x"), ("unset PROMPT_COMMAND; PS1='> '", "exit 3")])

@@ -177,10 +177,19 @@ def end_of(session: Session, look: Look, number: int) -> tuple[int, str | None]:
     return max(command.start, end), note
 
 
+UNTOLD = (
+    "The command may be over: its shell waits at a prompt, and did not tell the end, as something took away the "
+    "functions by which it does. The next run has it tell; then list_commands has the exit code."
+)
+"""Of a command after which its shell drew its prompt."""
+
+
 def _end_of(command: Command, look: Look) -> tuple[int, str | None]:
-    over = isinstance(command, EndedCommand)
-    end = command.end if isinstance(command, EndedCommand) else look.size
-    return end, None if over or look.exited else "The command still runs."
+    if isinstance(command, EndedCommand):
+        return command.end, None
+    if look.unreported and command.level == look.level.number:
+        return look.shell.prompted or look.size, UNTOLD
+    return look.size, None if look.exited else "The command still runs."
 
 
 def command_of(session: Session, look: Look, number: int) -> Command:
