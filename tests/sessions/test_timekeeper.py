@@ -201,20 +201,41 @@ def test_what_is_noted_is_written_when_the_server_goes_and_when_the_session_ends
 
 
 @pytest.mark.anyio
-async def test_a_broker_of_a_command_or_a_program_writes_none(state_dir: Path) -> None:
+async def test_a_broker_of_a_command_or_a_program_notes_what_it_found_and_left(state_dir: Path) -> None:
+    """What stood between two of them is known."""
+    settings = Settings(state_dir=state_dir, program="bash")
+    sizes, moments = [], []
+    for _ in range(2):
+        async with tmuxmcp.open_broker(settings) as broker:
+            if not sizes:
+                await broker.create_session(name="a")
+            await broker.run("echo x", "a")
+            await broker.read("new", "a", wait_for="ready")  # the prompt is drawn: nothing more comes
+            session = broker.registry.sessions["a"]
+        sizes.append(session.log.size())
+        moments.append(session.now_ms())
+        while session.now_ms() < moments[-1] + 100:
+            await anyio.sleep(0.01)
+    times = Times(directory_of(state_dir))
+    assert [times.offset_at(ms + 50) for ms in moments] == sizes
+    async with tmuxmcp.open_broker(settings) as broker:
+        await broker.list_sessions()
+        assert not writes(directory_of(state_dir))
+        then = await broker.read("screen", "a", at_ms=moments[0] + 50)
+    assert then.content.count("echo x") == 1
+
+
+@pytest.mark.anyio
+async def test_a_broker_that_only_looks_writes_no_times(state_dir: Path) -> None:
     settings = Settings(state_dir=state_dir, program="bash")
     async with tmuxmcp.open_broker(settings) as broker:
         await broker.create_session(name="a")
-        await broker.run("echo x", "a")
-        await broker.read("new", "a", wait_for="ready")  # the prompt is drawn: nothing more comes
     directory = directory_of(state_dir)
-    assert not directory.timing.exists()
-    assert not directory.timing_lock.exists()
-    size = directory.log.stat().st_size
-    async with tmuxmcp.open_broker(settings, keeps_times=True) as broker:
-        with anyio.fail_after(10 * SLOW):  # the file is there a moment before what it says
-            while not directory.timing.exists() or unknown(directory) != [size]:
-                await anyio.sleep(0.01)
+    before = directory.timing.read_bytes()
+    async with tmuxmcp.open_broker(settings) as broker:
+        await broker.read("screen", "a")
+        await broker.list_sessions()
+    assert directory.timing.read_bytes() == before
 
 
 @pytest.mark.anyio

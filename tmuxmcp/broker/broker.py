@@ -55,7 +55,7 @@ from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.retention import RetentionWish
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.statusline import StatusLine
-from tmuxmcp.sessions.timekeeper import Timekeeper
+from tmuxmcp.sessions.timekeeper import SizesSeen, Timekeeper
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.held import Lease
@@ -129,6 +129,7 @@ class Broker(Operations):
         """
         broker = cls(settings, caller)
         timekeeper = Timekeeper(broker.registry, broker.watcher) if keeps_times else None
+        seen: SizesSeen | None = None
         making = broker._making = CheckpointMaker(broker.registry) if keeps_times else None
         # tmux.sock first: two brokers that start at once must agree on one server.
         async with anyio.create_task_group() as task_group:
@@ -140,6 +141,7 @@ class Broker(Operations):
                 await broker.registry.adopt()
                 with suppress(TmuxMcpError):
                     await broker.creation.sweep()
+                seen = None if keeps_times else SizesSeen(broker.registry)
                 if timekeeper:
                     task_group.start_soon(timekeeper.run)
                 if making:
@@ -160,6 +162,8 @@ class Broker(Operations):
                         await broker._destroy_own()
                 if timekeeper:
                     timekeeper.close()
+                elif seen:
+                    seen.note()
                 if making:
                     making.close()
                 broker._close()

@@ -85,7 +85,8 @@ class Unchanged:
 
     now_ms: Callable[[], int]
     """The session's clock."""
-    size: int
+    size: int | None = None
+    """None: that of the next look."""
     until_ms: int = 0
     """It had no more at this time."""
 
@@ -136,8 +137,8 @@ class RawLog:
         except FileNotFoundError:
             return 0, 0.0
         size = base + state.st_size
-        if self.unchanged and size == self.unchanged.size:
-            self.unchanged.until_ms = before_ms
+        if self.unchanged and self.unchanged.size in (size, None):
+            self.unchanged.size, self.unchanged.until_ms = size, before_ms
         return size, state.st_mtime
 
     def head(self) -> int:

@@ -14,6 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import anyio
 import anyio.abc
@@ -58,13 +59,14 @@ class Timekeeper:
 
     def __init__(self, registry: Registry, watcher: LogWatcher) -> None:
         self._registry, self._watcher = registry, watcher
+        registry.opened = mind_size  # until `run` begins
         self._writers: dict[Session, TimingWriter] = {}
         self._delays = Delays()
         self._closed = False
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Write until cancelled; call `close` before."""
-        if not await anyio.to_thread.run_sync(self._can_write):
+        if not await anyio.to_thread.run_sync(_can_write, self._registry):
             return task_status.started()
         async with anyio.create_task_group() as task_group:
 
@@ -77,13 +79,6 @@ class Timekeeper:
             task_group.start_soon(self._mind_stops)
             task_group.start_soon(self._look_now_and_then)
             task_status.started()
-
-    def _can_write(self) -> bool:
-        """Elsewhere a lock may be no lock, and what two machines append may be torn."""
-        try:
-            return file_system_of(self._registry.state_dir).local
-        except OSError:
-            return False
 
     async def _mind_stops(self) -> None:
         """Notice when this process was stopped (SIGSTOP) and goes on."""
@@ -134,8 +129,13 @@ class Timekeeper:
         self._writers[session] = writer
         try:
             await self._wait_for_sink(session)
-            size, written_at = session.log.written()
-            writer.begin(size, session.now_ms(), self._ms_of(session, written_at))
+            seen, (size, written_at) = session.log.unchanged, session.log.written()
+            if seen and seen.size is not None and writer.offset <= seen.size < size:
+                # It has printed since this broker first looked, and nobody has noted more.
+                writer.begin(seen.size, seen.until_ms)
+                writer.note(size, session.now_ms(), known=False, unchanged_ms=seen.until_ms)
+            else:
+                writer.begin(size, session.now_ms(), self._ms_of(session, written_at))
             session.log.unchanged = Unchanged(session.now_ms, writer.offset)
             await self._note_while(session, writer)
             if session.exited:
@@ -230,3 +230,53 @@ class Timekeeper:
         for session in list(self._writers):
             self._finish(session)
         self._delays.close()
+
+
+class SizesSeen:
+    """What a broker that does not stay, as a command's, notes at its end of the sessions that it typed into or made.
+
+    It does not watch what they print. But between two such brokers nothing may have been printed, and then the screen
+    of that time is known.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self._begun_s = registry, time.time()
+        registry.opened = mind_size
+        for session in registry.sessions.values():
+            mind_size(session)
+
+    def note(self) -> None:
+        """Note how much had been printed at the first look and now."""
+        self._registry.opened = lambda session: None
+        acted = [session for session in self._registry.sessions.values() if self._acted(session)]
+        if acted and _can_write(self._registry):
+            for session in acted:
+                with suppress(Unsupported, OSError):
+                    self._note(session)
+
+    def _acted(self, session: Session) -> bool:
+        made_s = seconds_of(session.meta.created_at)
+        return session.typed_at >= 0 or (made_s is not None and made_s >= self._begun_s)
+
+    def _note(self, session: Session) -> None:
+        seen, writer = session.log.unchanged, TimingWriter.take(session.directory)
+        if writer is None:  # a server writes
+            return
+        if seen and seen.size is not None and seen.size >= writer.offset:  # else a server has noted more
+            writer.begin(seen.size, seen.until_ms)
+        ms = session.now_ms()
+        writer.note(session.log.size(), ms, known=False, unchanged_ms=seen.until_ms if seen else 0)
+        writer.close(ms)
+
+
+def mind_size(session: Session) -> None:
+    """Mind how much a session has printed when it is first looked at, and until when."""
+    session.log.unchanged = Unchanged(session.now_ms)
+
+
+def _can_write(registry: Registry) -> bool:
+    """Elsewhere a lock may be no lock, and what two machines append may be torn."""
+    try:
+        return file_system_of(registry.state_dir).local
+    except OSError:
+        return False
