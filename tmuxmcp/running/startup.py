@@ -143,7 +143,7 @@ def _beside_shell(look: Look) -> str:
 def _without_files(look: Look) -> str:
     """How to start the shell without its start-up files, as a sentence."""
     words = ", ".join(f'"{word}"' for word in look.knows.without_files)
-    return f"create_session with args=[{words}] starts {look.knows.name} without its start-up files."
+    return f"A session made with args=[{words}] starts {look.knows.name} without its start-up files."
 
 
 async def refusal(session: Session, look: Look) -> NotAShell | SessionBusy | None:

@@ -479,6 +479,7 @@ class ShellTrack:
             output_end=end,
             cwd=mark.cwd or self.cwd,
             ended=None,
+            ended_with=None,
             redrawn=None,
         )
 
