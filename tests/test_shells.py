@@ -258,6 +258,15 @@ def test_a_half_typed_line_in_vi_mode(agent: Agent, shell: Run, program: str):
     assert shell("echo three")["output"] == "three\n"
 
 
+def test_another_shell_of_the_same_user_goes_over_to_vi_mode(shared: Run, shell: Run, program: str):
+    """In fish, all of them do then."""
+    shared("echo before")
+    shell(in_shell(program, zsh="bindkey -v", fish="fish_vi_key_bindings"))
+    assert shared("echo after")["output"] == "after\n"
+    shell(in_shell(program, zsh="bindkey -e", fish="fish_default_key_bindings"))
+    assert shared("echo again")["output"] == "again\n"
+
+
 def test_a_person_in_the_middle_of_something(agent: Agent, shell: Run):
     session = session_of(shell)
     for keys in (["C-r", "e"], ["e", "Tab", "Tab"], ["Up"], ["M-x"], ["C-x"]):

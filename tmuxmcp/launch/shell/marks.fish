@@ -129,8 +129,9 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         end
         __tmuxmcp_mark A
         __tmuxmcp_mark B
-        # The last is always there, also where all its keys were taken away.
-        for mode in (builtin bind --list-modes) default
+        # The first is always there, also where all its keys were taken away. In vi's modes it may be at this prompt already:
+        # all fish shells of a user go over to them when one does (`fish_vi_key_bindings`).
+        for mode in default insert visual replace replace_one (builtin bind --list-modes)
             builtin bind -M $mode \e\[7777~ $__tmuxmcp_steps
         end
         # The user's own functions at the beginning of a command come before ours: what they print is not the command's.
