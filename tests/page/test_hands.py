@@ -530,10 +530,13 @@ def phone(service: Service, state_dir: Path) -> Iterator[browser.Page]:
 
 
 def tap(page: browser.Page, text: str) -> None:
-    """Touch the middle of a button."""
+    """Touch the middle of a button, once it stands still: what is printed may move it."""
     button = f"[...document.querySelectorAll('button')].find((each) => each.textContent == '{text}')"
     page.value(f"{button}.scrollIntoView({{block: 'nearest'}})")
-    box = page.value(f"{button}.getBoundingClientRect().toJSON()")
+    drawn = f"new Promise((done) => requestAnimationFrame(() => done({button}.getBoundingClientRect().toJSON())))"
+    boxes = [page.value(drawn)]
+    eventually(lambda: boxes.append(page.value(drawn)) or boxes[-1] == boxes[-2])  # type: ignore[func-returns-value]
+    box = boxes[-1]
     at = {"x": box["left"] + box["width"] / 2, "y": box["top"] + box["height"] / 2}
     page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[at])
     page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
