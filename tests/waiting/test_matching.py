@@ -276,12 +276,14 @@ async def test_a_job_behind_it_may_still_print(broker: Broker, tool: str):
         late = await broker.run("(sleep 600) &", "a", pattern="never", timeout_ms=1000)
         assert (late.outcome, late.completed) == ("timeout", True)
         assert "still has the terminal" in (late.note or "")
+        await broker.destroy_session("a", force=True)
         return
     given = {"enter": True, "session_id": "a", "wait_for": "pattern", "pattern": "Listening", "timeout_ms": LONG_MS}
     sent = await broker.send(line, **given)  # type: ignore[arg-type]
     assert sent.result
     assert (sent.result.outcome, sent.result.matched) == ("matched", "Listening")
     assert "still has the terminal" in (sent.result.note or "")
+    await broker.destroy_session("a", force=True)
 
 
 @pytest.mark.anyio
