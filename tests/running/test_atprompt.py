@@ -8,7 +8,16 @@ import pytest
 
 from tests.cases import for_each
 from tmuxmcp.readiness.settling import UNMARKED_S
-from tmuxmcp.running.atprompt import ARRIVES_S, LEAVES_S, SETTLES_S, AtPrompt, PromptFacts, PromptNeed, PromptStep
+from tmuxmcp.running.atprompt import (
+    ARRIVES_S,
+    LEAVES_S,
+    SETTLES_S,
+    STOPPED_S,
+    AtPrompt,
+    PromptFacts,
+    PromptNeed,
+    PromptStep,
+)
 from tmuxmcp.terminal.marks import ShellState
 
 OPEN = {need.value: None for need in PromptNeed} | {"taken_back": False}
@@ -196,3 +205,12 @@ def test_nothing_is_found_out_that_is_not_needed(seen: PromptFacts, needs: set[P
     for now in (0.0, LATE):
         step(judge, seen, now, asked)
     assert asked == needs
+
+
+def test_a_shell_that_stands_still_for_a_moment_is_not_said_to_be_stopped() -> None:
+    judge, stopped = AtPrompt(0.0, adopts=True), replace(PROMPT, ready=False, at_editor=False, stopped=True)
+    assert step(judge, stopped, 0.0) is PromptStep.LOOK
+    assert step(judge, stopped, STOPPED_S - 0.01) is PromptStep.LOOK
+    assert step(judge, PROMPT, STOPPED_S) in (PromptStep.TYPE, PromptStep.LOOK)
+    assert step(judge, stopped, STOPPED_S + 0.01) is PromptStep.LOOK
+    assert step(judge, stopped, 2 * STOPPED_S + 0.02) is PromptStep.BUSY

@@ -18,6 +18,9 @@ SETTLES_S = 0.015
 ARRIVES_S = 0.1
 """One on another machine that waits at its prompt for so long has read what was typed before."""
 
+STOPPED_S = 1.0
+"""How long a shell is stopped before that is said: it may go on in a moment."""
+
 LEAVES_S = 1.0
 """One that has said that it draws another prompt, or no longer listens, is given so long for that."""
 
@@ -102,6 +105,7 @@ class AtPrompt:
         """Since when it waits for input, or may, at each look."""
         self._rests_since: float | None = None
         """Since when it waits at its prompt for keys that may be on their way."""
+        self._stopped_since: float | None = None
         self._leaves_since: float | None = None
         self._asked = 0
         """How often it was asked for its prompt."""
@@ -115,8 +119,9 @@ class AtPrompt:
         """Judge by what was seen at a moment."""
         if seen.adopting:
             return PromptStep.SETTLE
-        if seen.stopped:
-            return PromptStep.BUSY
+        self._stopped_since = (self._stopped_since or now) if seen.stopped else None
+        if self._stopped_since is not None:
+            return PromptStep.BUSY if now - self._stopped_since >= STOPPED_S else PromptStep.LOOK
         if seen.unanswered:
             self._rests_since = (self._rests_since or now) if seen.at_editor else None
             if not self._rests_since or now - self._rests_since < ARRIVES_S:

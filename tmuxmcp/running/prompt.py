@@ -76,7 +76,7 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
                 raise await startup.refusal(session, look) or busy(session, look)
     if not_started := await startup.refusal(session, look):
         raise not_started
-    if look.shell.state is ShellState.RUNNING or look.waiting is InputWait.BUSY:
+    if look.shell.state is ShellState.RUNNING or look.waiting in (InputWait.BUSY, InputWait.STOPPED):
         raise busy(session, look)
     raise TimedOut(
         f"The shell of session {session.id} showed no prompt within {int((time.monotonic() - begun) * 1000)} ms. "
