@@ -257,13 +257,12 @@ async def test_a_prompt_is_known(broker: Broker, home: Path, shell: str) -> None
         found = await may_adopt(session, await rests(broker, "a"))
         assert isinstance(found, Adoptable), found
 
-        # fish wakes behind its prompt, for its threads, and on a busy machine again and again: somebody may have typed.
+        # fish wakes once more behind its prompt, for its threads: until a wait looks anew, somebody may have typed.
         async def at_prompt() -> Look | None:
-            await rests(broker, "a")
+            await broker.read(session_id="a", wait_for="ready")
             look = await session.look()
-            careful = shell.startswith("fish") and look.mode == "line_input"
-            assert look.mode == "shell_prompt" or careful
-            return look if look.mode == "shell_prompt" or careful else None
+            assert look.mode == "shell_prompt" or (shell.startswith("fish") and look.mode == "line_input")
+            return look if look.mode == "shell_prompt" else None
 
         facts = (await eventually(at_prompt)).facts
         assert facts

@@ -187,9 +187,9 @@ async def test_the_time_of_an_ended_session_ends_with_it(
     assert last <= end_ms < last + 120_000
     assert "two" in (await screen(broker, -1)).content
     assert "two" not in (await screen(broker, -(end_ms - last) - 300)).content
-    assert (await screen(broker, end_ms)).time == end_ms
+    assert (await screen(broker, session.end_ms())).time >= end_ms
     with pytest.raises(InvalidArgument, match=r"which ended [0-9]+ ms after it was made"):
         await broker.read("screen", "a", at_ms=end_ms + 1000)  # when it printed last may have been noted meanwhile
-    exported = await broker.export_recording("a", format="txt", from_ms=last - end_ms - 1)
+    exported = await broker.export_recording("a", format="txt", from_ms=last - end_ms - 500)
     assert "two" in await anyio.Path(exported.path).read_text()
     assert exported.duration_s < 120
