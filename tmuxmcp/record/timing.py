@@ -52,7 +52,7 @@ class AroundMoment:
     before_ms: int
     """The last time up to then for which it is known; the bytes that came later in the same millisecond apart."""
     after_ms: int | None
-    """The next one behind it; None: nothing is noted behind it."""
+    """The next one behind it for which it is; None: none is noted behind it."""
 
 
 class Times:
@@ -78,13 +78,20 @@ class Times:
     def around(self, ms: int) -> AroundMoment:
         """What is known of a moment that is past, and of when more is."""
         with timing_files(self._directory) as files:
-            last = FIRST_STEP
+            last, before = FIRST_STEP, None
             for step in _steps(files, lambda block: block.start.ms <= ms):
+                known = step.known or step.offset == last.offset
+                if before and known:
+                    return AroundMoment(None, before.ms, last.ms)
+                if step.ms > ms and known:
+                    return AroundMoment(last.offset, last.ms, step.ms)
                 if step.ms > ms:
-                    known = step.known or step.offset == last.offset
-                    return AroundMoment(last.offset if known else None, last.ms, step.ms)
+                    before = before or last
                 last = step
-        return AroundMoment(last.offset if self._log.size() == last.offset else None, last.ms, None)
+        whole = self._log.size() == last.offset
+        if before:
+            return AroundMoment(None, before.ms, last.ms if whole else None)
+        return AroundMoment(last.offset if whole else None, last.ms, None)
 
     def steps(self, start: int, end: int) -> Iterator[TimingStep]:
         """The steps behind the offset `start`, up to the first at or behind `end`; fewer where the index ends."""
