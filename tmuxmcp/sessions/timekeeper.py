@@ -151,7 +151,7 @@ class Timekeeper:
 
     async def _note_while(self, session: Session, writer: TimingWriter) -> None:
         """Note what comes while it runs."""
-        flush_at = math.inf
+        flush_at = time.monotonic() + FLUSH_S if writer.has_more else math.inf
         while self._lives(session):
             now = time.monotonic()
             if self._note_size(session, writer):
