@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.errors import InvalidArgument, InvalidPattern, SessionExited, SessionNotFound
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.witness import TtyWitness
+from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.session import Session
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +113,18 @@ async def test_what_the_caller_has_read_is_no_news(broker: Broker, three: list[s
         quiet = await broker.wait(three, wait_for, timeout_ms=SOON_MS)
         assert (quiet.session_id, quiet.outcome) == (None, "timeout"), wait_for
         assert quiet.waited_ms >= SOON_MS
+
+
+async def test_of_several_conditions_each_has_its_own_news(broker: Broker, three: list[str]):
+    quiet = await broker.wait(three, ["ready", "needs_you"], timeout_ms=SOON_MS)
+    assert (quiet.session_id, quiet.outcome) == (None, "timeout")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(broker.by("another").request_user_input, "type", session_id="b"))
+        await eventually(lambda: inputrequests.waiting(broker.registry.sessions["b"]))
+        await broker.wait(three, "ready", timeout_ms=SOON_MS)  # it tells nothing of the request
+        asked = await broker.wait(three, ["ready", "needs_you"], timeout_ms=LONG_MS)
+        assert (asked.session_id, asked.outcome) == ("b", "needs_you")
+        tasks.cancel_scope.cancel()
 
 
 async def test_what_the_caller_has_seen_on_the_screen_is_no_news(broker: Broker, three: list[str]):

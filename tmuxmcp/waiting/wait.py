@@ -160,8 +160,8 @@ class _WaitProgress:
     """What is to be said if nothing but silence is found, or of what was typed."""
     match: Match | None = None
     command: int | None = None
-    news: bool = False
-    """Something has changed since the caller last looked."""
+    news: set[str] = field(default_factory=set)
+    """`ready` and `needs_you`, each once something of it has changed since the caller last looked."""
 
 
 def begins(session: Session, wait: WaitCondition) -> tuple[int, str]:
@@ -316,13 +316,13 @@ async def _command(session: Session, scan: Scan, wait: WaitCondition, watch: _Wa
 async def _by_kernel(
     session: Session, look: Look, wait: WaitCondition, watch: _WaitProgress, now: float
 ) -> _Found | None:
-    needs, told = wait.needs_you(look) if wait.needs_you else (False, None)
-    if wait.news_from is not None and not watch.news:
-        holds = needs if wait.wants("needs_you") else look.ready
-        watch.news = look.size > wait.news_from or not holds
-    if needs and wait.wants("needs_you") and (told is None or watch.news or wait.news_from is None):
+    # Whoever is asked for it tells the caller: only where that is waited for.
+    needs, told = wait.needs_you(look) if wait.needs_you and wait.wants("needs_you") else (False, None)
+    printed = wait.news_from is None or look.size > wait.news_from
+    watch.news |= {name for name, holds in (("needs_you", needs), ("ready", look.ready)) if printed or not holds}
+    if needs and (told is None or "needs_you" in watch.news):
         return "needs_you", told
-    if wait.wants("ready") and (watch.news or wait.news_from is None):
+    if wait.wants("ready") and "ready" in watch.news:
         return await _ready(session, look, watch, now)
     return None
 
