@@ -277,20 +277,31 @@ def clean_up(state_dir: Path) -> None:
     """End the demo's tmux server with all that runs in it, and remove its directory."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    socket = state_dir / "tmux.sock"
-    running: list[psutil.Process] = []
-    with suppress(OSError, ValueError, psutil.Error):
-        server = psutil.Process(int((state_dir / "tmux.pid").read_text()))
-        if f"-S{socket}" in server.cmdline():  # the number is not somebody else's by now
-            running = [server, *server.children(recursive=True)]
-    if running:
-        with suppress(subprocess.TimeoutExpired):  # then it is killed
-            argv = [find_tmux()[0], "-S", str(socket), "kill-server"]
+    # A server of ours that was killed may have left one that begins just now, and has not written its number down.
+    for _ in range(3):
+        if not (servers := _tmux_processes(state_dir)):
+            break
+        running = [*servers, *(child for server in servers for child in _below(server))]
+        with suppress(subprocess.TimeoutExpired):  # then they are killed
+            argv = [find_tmux()[0], "-S", str(state_dir / "tmux.sock"), "kill-server"]
             subprocess.run(argv, capture_output=True, timeout=5, check=False)
-    for process in psutil.wait_procs(running, timeout=2)[1]:
-        with suppress(psutil.Error):
-            process.kill()
+        for process in psutil.wait_procs(running, timeout=2)[1]:
+            with suppress(psutil.Error):
+                process.kill()
     shutil.rmtree(state_dir, ignore_errors=True)
+
+
+def _tmux_processes(state_dir: Path) -> list[psutil.Process]:
+    """The demo's tmux server, one that begins, and the clients of either."""
+    words = {f"-S{state_dir / 'tmux.sock'}", str(state_dir / "tmux.sock"), str(state_dir / "tmux")}
+    found = psutil.process_iter(["cmdline"])
+    return [each for each in found if words.intersection(each.info["cmdline"] or ())]
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return process.children(recursive=True)
+    return []
 
 
 def server_command() -> list[str]:
