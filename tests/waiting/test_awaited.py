@@ -14,6 +14,7 @@ from tests.conftest import SLOW, TMUX, eventually, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.running.prompt import seen_at_prompt
 
 pytestmark = pytest.mark.anyio
 
@@ -25,6 +26,16 @@ SHELLS = [
     for name in ("bash", "zsh", "fish")
 ]
 every_shell = pytest.mark.parametrize("shell", SHELLS)
+
+
+async def begin(broker: Broker, command: str) -> None:
+    """Run it in session `a` for a caller who has gone before it ends.
+
+    Such a caller waits for no prompt either, which comes a moment after the command before has ended.
+    """
+    session = broker.registry.sessions["a"]
+    await eventually(lambda: seen_at_prompt(session))
+    await broker.run(command, "a", timeout_ms=1)
 
 
 async def read(broker: Broker, **more: object) -> r.ReadResult:
@@ -71,7 +82,7 @@ async def is_in_front(broker: Broker, words: str) -> bool:
 
 
 async def by_time_out(broker: Broker) -> None:
-    await broker.run("sleep 0.2", "a", timeout_ms=1)
+    await begin(broker, "sleep 0.2")
 
 
 async def by_a_line(broker: Broker) -> None:
@@ -114,7 +125,7 @@ async def test_what_a_run_began_is_waited_for_and_no_earlier_command(
     await broker.create_session("bash", name="a")
     await untold(broker)
     await eventually(lambda: have_ended(broker, 1))
-    await broker.run("sleep 1; (exit 7)", "a", timeout_ms=1)
+    await begin(broker, "sleep 1; (exit 7)")
     answer = await read(broker)
     assert told(answer) == ("command", "sleep 1; (exit 7)", 7)
     assert [each.number for each in answer.also_ended] in ([1], [])
@@ -146,7 +157,7 @@ async def test_what_is_typed_ahead_is_waited_for(broker: Broker, tmp_path: Path)
 
 async def test_an_end_that_comes_while_a_line_is_typed_ahead_is_no_answer_to_it(broker: Broker, tmp_path: Path):
     await broker.create_session("bash", name="a")
-    await broker.run("sleep 1; false", "a", timeout_ms=1)
+    await begin(broker, "sleep 1; false")
     answer = await sent(broker, "sleep 0.2; (exit 6)")
     assert told(answer) == ("command", "sleep 0.2; (exit 6)", 6)
     assert [each.exit_code for each in answer.also_ended] == [1]
@@ -246,7 +257,7 @@ async def test_who_has_none_waits_for_the_one_that_runs(broker: Broker, state_di
 async def test_a_command_that_is_named_answers_each_time(broker: Broker):
     await broker.create_session("bash", name="a")
     await broker.run("(exit 3)", "a")
-    await broker.run("sleep 0.7; (exit 4)", "a", timeout_ms=1)
+    await begin(broker, "sleep 0.7; (exit 4)")
     for _ in range(2):
         assert told(await broker.wait(["a"], "command", command=1)) == ("command", "(exit 3)", 3)
         assert told(await read(broker, command=1)) == ("command", "(exit 3)", 3)
@@ -262,7 +273,7 @@ async def test_a_command_that_is_named_answers_each_time(broker: Broker):
 
 async def test_the_output_of_one_that_runs_comes_with_its_own_facts(broker: Broker):
     await broker.create_session("bash", name="a")
-    await broker.run("sleep 0.1", "a", timeout_ms=1)
+    await begin(broker, "sleep 0.1")
     await eventually(lambda: have_ended(broker, 1))
     await broker.run("echo begun; sleep 600", "a", timeout_ms=SOON_MS)
     answer = await read(broker, wait_for="none", command=-1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, TMUX, eventually, until_exists
+from tests.waiting.test_awaited import begin
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
@@ -121,7 +122,7 @@ async def test_what_stood_there_before_is_no_answer(broker: Broker, shell: str, 
     (tmp_path / "serve").write_text("echo Listening on 1\n")
     command = f"sh {tmp_path}/serve"
     await broker.run(command, "a")
-    await broker.run(f"{until_exists(tmp_path / 'go')}; {command}; cat", "a", timeout_ms=1)
+    await begin(broker, f"{until_exists(tmp_path / 'go')}; {command}; cat")
     for _ in range(2):
         waited = await broker.wait(["a"], "pattern", ["Listening|serve"], timeout_ms=SHORT_MS)
         assert (waited.outcome, waited.matched) == ("timeout", None)
@@ -216,7 +217,7 @@ async def test_a_wait_ends_when_the_command_has_that_was_to_print(broker: Broker
         assert sent.result
         answer: r.ReadResult | r.WaitResult = sent.result
     else:
-        await broker.run(line, "a", timeout_ms=1)
+        await begin(broker, line)
         if tool == "read":
             answer = await patterned(broker, "Listening")
         else:
