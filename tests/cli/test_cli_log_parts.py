@@ -14,7 +14,7 @@ import pytest
 from tests.agent import Agent, eventually
 from tests.cli.test_cli import CommandLine, own_command_line
 from tests.cli.test_cli_log import Following
-from tests.conftest import PATIENCE_S, SLOW, attempts
+from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
 from tmuxmcp.cli.logtimes import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.record.directory import SessionDirectory
@@ -36,6 +36,7 @@ def cli():
         cli("kill", "a", "--force")
         cli("new", "--name", "b", "bash", "--norc")
         cli("run", "-s", "b", "echo alone")
+        cli.unknown = an_unknown_time(cli)
         cli("send", "b", "exit 4", "--enter", "--wait", "exit")
         yield cli
 
@@ -54,6 +55,20 @@ def a_known_time(cli: CommandLine, agent: Agent) -> float:
             eventually(lambda: not cli("log", "a", "--until", iso(found + 0.05)).stderr, timeout=1)  # noqa: B023
             return found
     raise AssertionError
+
+
+def an_unknown_time(cli: CommandLine) -> float:
+    """A time with output of `b` before it and behind it that nobody was there to note."""
+    go, printed, end = (cli.state / name for name in ("go", "printed", "end"))
+    line = f"{until_exists(go)}; echo noted by nobody; touch {printed}; {until_exists(end)}; echo neither"
+    cli("send", "b", line, "--enter", "--wait", "none")
+    go.touch()
+    eventually(printed.exists)
+    found = time.time() + 0.1
+    time.sleep(0.2)
+    end.touch()
+    cli("read", "b", "--wait", "ready")
+    return found
 
 
 def stamped(text: str) -> list[tuple[float, str, str]]:
@@ -88,8 +103,8 @@ def test_a_time_without_a_zone_is_local(cli):
 
 
 def test_where_no_time_was_noted_nothing_is_left_out_and_that_is_said(cli):
-    done = cli("log", "b", "--since", iso(commands(cli, "b")[0] - 0.001))
-    assert b"\nalone\n" in done.stdout
+    done = cli("log", "b", "--since", iso(cli.unknown))
+    assert done.stdout.startswith(b"noted by nobody\nneither\n")
     assert b"not known how much had been printed" in done.stderr
 
 
