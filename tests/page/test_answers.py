@@ -363,6 +363,36 @@ def test_a_secret_is_typed_in_the_browser_which_keeps_nothing(
     assert value(service) == canaries["typed"] + "\n"
 
 
+# How the page's requests to a path come back: late, as over a slow network, while its stream is told at once.
+ANSWERED_LATE = """const asks = window.fetch;
+window.fetch = async (path, ...more) => {
+  const answer = await asks(path, ...more);
+  if (path === '/page/answer') while (!window.answered) await new Promise((again) => setTimeout(again, 20));
+  return answer;
+}"""
+
+
+@needs_browser
+def test_what_was_settled_asks_no_more_though_its_answer_comes_late(
+    service: Service, page: browser.Page, ask: Callable[..., Asked]
+):
+    reads(service, "IFS= read -r x")
+    asked = ask(message="say it")
+    page.value(f"location.hash = 'session=a&request={asked.id}'")
+    page.until("document.activeElement.matches('.wait.meant.about-input input')")
+    page.value(ANSWERED_LATE)
+    page.call("Input.insertText", text="said")
+    press_enter(page)
+    assert asked.result()["outcome"] == "done"
+    state = "document.querySelector('.session .state, main .state').textContent"
+    assert page.value(state) == "asks you"
+    eventually(lambda: mode(service) == "shell_prompt")
+    page.until("document.body.innerText.includes('a: at its prompt')")
+    page.value("window.answered = true")
+    page.until("document.title == 'a · tmuxmcp'")
+    assert page.value(state) != "asks you"
+
+
 @needs_browser
 def test_a_request_that_the_page_knows_has_the_focus_too(
     service: Service, page: browser.Page, ask: Callable[..., Asked], state_dir: Path

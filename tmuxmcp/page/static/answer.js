@@ -16,7 +16,9 @@ const ARM_MS = 700; // a click that was meant for what stood there before agrees
 const STAYS_MS = 8000; // how long it is told what became of something
 
 export class Waits {
-  constructor() {
+  /** `settled()` is told of each that waits no more. */
+  constructor(settled) {
+    this.settled = settled;
     this.element = make("section", "waits");
     this.element.setAttribute("aria-label", "Waits for you");
     this.cards = new Map();
@@ -76,6 +78,7 @@ export class Waits {
 
   put(card) {
     card.removed = () => this.forget(card);
+    card.settled = this.settled;
     this.cards.set(card.wait.id, card);
     this.element.append(card.element);
     card.age(this.nowMs);
@@ -245,6 +248,7 @@ class Asking extends Wait {
       this.say(`${error.message} ${error.hint || ""}`, true);
     }
     this.tools.inert = this.busy = false;
+    if (this.waits && this.passed) this.gone(); // somebody else has settled it meanwhile
     return over;
   }
 
@@ -260,6 +264,7 @@ class Asking extends Wait {
     this.left.textContent = "";
     this.tools.remove();
     this.say(text);
+    this.settled();
     setTimeout(() => this.removed(), STAYS_MS);
   }
 }
@@ -330,6 +335,7 @@ class Request extends Asking {
   }
 
   async gone() {
+    this.passed = true;
     if (this.busy) return;
     try {
       const { became } = await askJson("/page/became", this.asked);
@@ -364,6 +370,7 @@ class Question extends Asking {
   }
 
   gone() {
+    this.passed = true;
     if (!this.busy) this.end("Somebody answered it, or it was forgotten.");
   }
 }

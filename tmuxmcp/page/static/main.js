@@ -14,7 +14,7 @@ import { groupOf, programOf, stateWords } from "./words.js";
 const app = document.getElementById("app");
 const rows = new Map();
 const list = new List();
-const waits = new Waits();
+const waits = new Waits(stand);
 const missing = new Missing();
 let session = null;
 
@@ -52,19 +52,24 @@ function take(message) {
       rows.set(row.session_id, row);
     }
     if (message.waits) for (const wait of waits.take(message.waits, message.now_ms, (id) => missing.about(id))) speakOf(wait);
-    for (const [id, row] of rows) row.waiting = waits.about(id);
     waits.stand(rows);
-    list.update(rows, missing.machines.length > 0);
-    count();
     pauseAll.showAll(rows);
     const before = session?.row;
-    if (session) session.update(rows.get(session.id), missing.about(session.id));
+    stand();
     header.dataset.state = session?.element.dataset.state || "";
     if (session) program.textContent = session.row ? programOf(session.row) : "";
     if (before && session.row && before.created_at !== session.row.created_at) show(); // another one of that name
     return;
   }
   if (message.kind === "screen" && session && message.session === session.id) session.take(message);
+}
+
+/** Shows how the sessions stand, and which of them ask. */
+function stand() {
+  for (const [id, row] of rows) row.waiting = waits.about(id);
+  list.update(rows, missing.machines.length > 0);
+  count();
+  if (session) session.update(rows.get(session.id), missing.about(session.id));
 }
 
 /** Says how much needs the person. */
