@@ -15,6 +15,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.sessions.commands import MOST_NEW, Command, RunningCommand
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.sessions.shellview import ShellView
 
 pytestmark = pytest.mark.anyio
 
@@ -223,6 +224,29 @@ async def test_another_broker_knows_the_same(broker: Broker, shell: str, state_d
         await other.run("echo of the other", "a")
     assert (await ended(session, count + 1))[-1].text == "echo of the other"
     assert len(session.directory.commands.read_text().splitlines()) < 2 * (count + 2)
+
+
+async def test_a_command_that_prints_more_than_is_kept_before_it_is_looked_at(
+    state_dir: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a busy machine: the mark of its beginning is no longer kept when its turn to be read comes."""
+    printed, scan_some = 5_000_000, ShellView.scan_some
+
+    def scans_late(view: ShellView) -> bool:
+        log = view._log
+        typed = b"head -c" in log.read(view.size, 4096)
+        return False if typed and log.size() < printed else scan_some(view)
+
+    monkeypatch.setattr(ShellView, "scan_some", scans_late)
+    settings = BrokerSettings(state_dir=state_dir, program="bash", log_max_bytes=1 << 20)
+    async with Broker.open(settings) as broker:
+        session = await session_of(broker, "bash")
+        line = f"head -c {printed} /dev/zero | tr '\\0' x; (exit 3)"
+        ran = await broker.run(line, "a", timeout_ms=int(20_000 * SLOW))
+        assert (ran.completed, ran.exit_code, ran.note) == (True, 3, None)
+        assert ran.output_bytes >= printed
+        (command,) = await ended(session, 1)
+        assert (command.text, command.exit_code, command.number) == (line, 3, ran.command_number)
 
 
 async def test_commands_outlive_their_output(state_dir: Path, home: Path) -> None:

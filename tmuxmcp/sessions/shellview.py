@@ -60,6 +60,8 @@ class ShellView:
         self._saved = 0
         self.size = 0
         """Everything up to this offset was scanned."""
+        self._resumed = 0
+        """Where the scan went on behind output that was no longer kept when its turn came."""
         self.file = LevelFile(directory)
         self._own = Level(nonce)
         self._levels: dict[str, Level] = {nonce: self._own}
@@ -192,10 +194,10 @@ class ShellView:
             self._take_what_has_ended()
             return False
         if behind > SCANNED_BYTES and self._log.head() > self.size:
-            self._begin_at(self._log.head())  # what lay between is gone
+            self._resume_at(self._log.head())  # what lay between is gone
         data = self._log.read(self.size, SCANNED_BYTES)
         if not data and self._log.head() > self.size:  # cut just now
-            self._begin_at(self._log.head())
+            self._resume_at(self._log.head())
             return True
         self.see_levels()  # behind the reading: a shell is written down before it prints anything with its nonce
         for mark in self._scanner.feed(data):
@@ -230,6 +232,11 @@ class ShellView:
         """Scan nothing before this offset: no shell has sent marks there."""
         if self.size < offset:
             self._begin_at(offset)
+
+    def _resume_at(self, offset: int) -> None:
+        """Scan on behind what is no longer kept."""
+        self._resumed = offset
+        self._begin_at(offset)
 
     def _take(self, mark: Mark) -> None:
         """Take in one mark of one of the shells."""
@@ -307,6 +314,10 @@ class ShellView:
         """Take note of a command's end; while another shell is in front, that is only said to be one."""
         if finished.repeats:
             finished = self._without_hook(finished)
+        lost = finished.echo_start < self._resumed <= finished.output_end
+        if lost and finished.output_start is None and finished.ran is not False and finished.job:
+            # It printed more than is kept before its turn to be scanned came: the mark of its beginning is among that.
+            finished = changed(finished, output_start=finished.echo_start, echo_end=finished.echo_start)
         if finished.status == 0 and self._seems_broken_off(finished):
             finished = changed(finished, status=None)
         if level.reads_lines and finished.output_start is None:
