@@ -53,13 +53,18 @@ def test_after(number):
 """
 
 
-def start(directory: Path, how: str, limit_s: float) -> subprocess.Popen[str]:
+DEAF = ["sh", "-c", 'trap \'\' INT; exec "$0" "$@"']
+"""Words before a command that ignores interrupts, as a background job of a script does."""
+
+
+def start(directory: Path, how: str, limit_s: float, *before: str) -> subprocess.Popen[str]:
     """A run in which one test does not end well."""
     (directory / "test_scratch.py").write_text(TESTS.replace("HOW", how))
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env["TMUXMCP_TEST_LIMIT_S"] = str(int(limit_s))
+    words = ["--quick", "-s", "-p", "no:cacheprovider", "-c", "pyproject.toml", directory]
     return subprocess.Popen(
-        [ROOT / "scripts" / "test", "--quick", "-s", "-p", "no:cacheprovider", "-c", "pyproject.toml", directory],
+        [*before, ROOT / "scripts" / "test", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -69,10 +74,10 @@ def start(directory: Path, how: str, limit_s: float) -> subprocess.Popen[str]:
     )
 
 
-def run(directory: Path, how: str, limit_s: float) -> tuple[int, str, float]:
+def run(directory: Path, how: str, limit_s: float, *before: str) -> tuple[int, str, float]:
     """Status, output and seconds of such a run; the end of its output is waited for, too."""
     begun = time.monotonic()
-    with start(directory, how, limit_s) as process:
+    with start(directory, how, limit_s, *before) as process:
         said, _ = process.communicate()
     return process.returncode, said, time.monotonic() - begun
 
@@ -105,3 +110,10 @@ def test_run_that_hangs_ends_in_its_time(tmp_path: Path):
     assert "the tests took longer than" in said
     assert seconds < limit_s + 20 + 10 * SLOW
     eventually(lambda: nothing_is_left(tmp_path))  # it was killed, and has to be given the processor to end
+
+
+def test_run_that_takes_too_long_says_what_it_knows_though_interrupts_are_ignored(tmp_path: Path):
+    status, said, _ = run(tmp_path, "time.sleep(1000)", 8 * SLOW, *DEAF)
+    assert status == 124
+    assert "KeyboardInterrupt" in said
+    eventually(lambda: nothing_is_left(tmp_path))
