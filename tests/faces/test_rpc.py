@@ -65,6 +65,24 @@ def test_whatever_bytes_come_the_answer_is_well_formed(data: bytes):
     check(got)
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e999", '"\\ud800"', '{"a": 1}', "true"])
+@pytest.mark.parametrize("several", [False, True])
+def test_an_id_that_json_does_not_have_is_not_repeated(number: str, several: bool):
+    call = f'{{"jsonrpc": "2.0", "id": {number}, "method": "health", "params": {{"a": 1e400}}}}'
+    got = answer((f"[{call}]" if several else call).encode())
+    check(error := got[0] if several else got)
+    assert (error["id"], error["error"]["code"]) == (None, rpc.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize("value", ["1e400", '"\\ud800"', '[{"\\ud800": -1e400}]'])
+def test_a_value_that_json_does_not_have_is_refused_as_the_callers_mistake(value: str):
+    method = '"run"' if value != '"\\ud800"' else value
+    call = f'{{"jsonrpc": "2.0", "id": 5, "method": {method}, "params": {{"command": "true", "timeout_ms": {value}}}}}'
+    got = answer(call.encode())
+    check(got)
+    assert (got["id"], got["error"]["code"]) in ((5, rpc.INVALID_PARAMS), (5, rpc.METHOD_NOT_FOUND))
+
+
 def least(schema: dict[str, Any]) -> Any:
     """A value that a schema allows."""
     if "enum" in schema:

@@ -26,9 +26,11 @@ from tmuxmcp.config import Settings
 from tmuxmcp.faces.mcp import only_waits
 from tmuxmcp.faces.stdio import (
     FINISH_S,
+    ID_BYTES,
     MAX_BACKLOG_BYTES,
     MAX_LINE,
     LineSplitter,
+    LongLine,
     MessageReader,
     OpenCalls,
     Writer,
@@ -333,6 +335,27 @@ def test_endless_line_is_refused_and_the_next_request_answered(wire):
     server.answer(server.request("ping"))
 
 
+def test_a_request_that_is_too_long_is_refused_by_its_id(wire):
+    server = wire().start()
+    line = json.dumps({"method": "tools/call", "params": {"x": "x" * MAX_LINE}, "jsonrpc": "2.0", "id": "long"})
+    server.write(line.encode() + b"\n")
+    refusal = server.receive()
+    assert (refusal["id"], refusal["error"]["code"]) == ("long", -32600)
+    server.answer(server.request("ping"))
+
+
+@pytest.mark.parametrize("number", ['"\\ud800"', '"a\\udfff"'])
+def test_an_id_that_is_no_text_ends_nothing(wire, number):
+    server = wire(DOUBLE).start()
+    pending = server.run("sleep 600")
+    server.write(b'{"jsonrpc":"2.0","id":%s,"method":"ping"}\n' % number.encode())
+    refusal = server.receive()
+    assert (refusal["id"], refusal["error"]["code"]) == (None, -32602)
+    server.answer(server.request("ping"))
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": pending}}
+    server.write(json.dumps(cancelled).encode() + b"\n")
+
+
 def test_large_request_is_served(wire):
     server = wire(DOUBLE).start()
     assert server.answer(server.run("true" + " " * (MAX_LINE - 1000)))["isError"] is False
@@ -488,11 +511,31 @@ def test_lines_whole_byte_by_byte_and_with_trailing_data():
 
 def test_line_over_the_limit_is_not_kept():
     lines = LineSplitter(max_line=4)
-    assert lines.feed(b"1234\n12345\n1") == [b"1234", None]
+    assert lines.feed(b"1234\n12345\n1") == [b"1234", LongLine(b"12345", b"12345")]
     for _ in range(1000):
         assert lines.feed(b"x" * 1000) == []
-        assert len(lines._line) <= 4
-    assert lines.feed(b"\nok\n") == [None, b"ok"]
+        assert len(lines._line) + len(lines._begin) <= 2 * ID_BYTES
+    ends = LongLine(b"1" + b"x" * (ID_BYTES - 1), b"x" * ID_BYTES)
+    assert lines.feed(b"\nok\n") == [ends, b"ok"]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "found"),
+    [
+        ('{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{', '"}}}', 7),
+        ('{"id": "a\\"b", "method":"x","params":{', "}}", 'a"b'),
+        ('{"method":"tools/call","params":{"a":"', '"},"jsonrpc":"2.0","id":8}', 8),
+        ('{"method":"tools/call","params":{"a":"', '"},"id":"x","jsonrpc":"2.0"}\r', "x"),
+        ('{"params":{"id":9,"a":"', '","id":9}}', None),  # another id than the request's
+        ('{"params":{"a":"', '\\"id\\":9}"}', None),
+        ('{"id":"\\ud800","params":{"a":"', '"}}', None),
+        ('{"id":null,"params":{"a":"', '"}}', None),
+        ('{"id":1.5,"params":{"a":"', '"}}', None),
+        ("", "", None),
+    ],
+)
+def test_the_id_of_a_line_that_is_too_long(begin, end, found):
+    assert id_in(LongLine(begin.encode(), end.encode())) == found
 
 
 @given(data=st.binary(max_size=60), cuts=st.lists(st.integers(0, 60), max_size=6))

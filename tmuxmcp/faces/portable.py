@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ def portable(value: Any) -> Any:
     """A value that JSON can carry: names of files may hold bytes that are not UTF-8, details any object."""
     if isinstance(value, str):
         return _text(value)
-    if value is None or isinstance(value, (int, float)):
+    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, (dict, Mapping)):
         return {_text(str(key)): portable(item) for key, item in value.items()}

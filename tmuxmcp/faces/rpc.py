@@ -171,8 +171,12 @@ def _refuse_constant(word: str) -> None:
 
 
 def encode(value: Any) -> bytes:
-    """JSON as it is sent."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """JSON as it is sent; of what is none, an error."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        log.exception("an answer cannot be written as JSON")
+        return encode(_failure(None, INTERNAL_ERROR, Internal("The answer cannot be written as JSON.")))
 
 
 def number(error: TmuxMcpError) -> int:
@@ -224,8 +228,10 @@ def _wrong(asked: Any) -> str:
 
 
 def _id_of(asked: Any) -> Any:
+    """The id that an answer can bear; None: there is none."""
     given = asked.get("id") if isinstance(asked, dict) else None
-    return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
+    is_id = isinstance(given, str | int | float) and not isinstance(given, bool) and portable(given) == given
+    return given if is_id else None
 
 
 # ---- OpenRPC -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import select
 import signal
 import stat
@@ -28,6 +29,7 @@ import anyio.lowlevel
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 from mcp.types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -42,8 +44,10 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, ResourceLimit
+from tmuxmcp.errors import LOOK_BEFORE, Cancelled, Internal, InvalidArgument, ResourceLimit
 from tmuxmcp.faces.answered import RecentAnswers
+from tmuxmcp.faces.portable import portable
+from tmuxmcp.latedataclass import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +69,14 @@ WAITS_S = 0.5
 """The same for calls that only wait for something to happen."""
 WIRE_GRACE_S = 0.3
 """Longest time from the end of the wire to the end of the process."""
+ID_BYTES = 1024
+"""Bytes at each end of a line in which its id is looked for, where it is too long."""
+_STRING = rb'"(?:[^"\\]|\\.)*"'
+_ID = rb'"id"\s*:\s*(' + _STRING + rb"|-?\d+)\s*"
+_OTHER = rb'"(?!id")[^"\\]*"\s*:\s*(?:' + _STRING + rb"|-?\d+|true|false|null)\s*"
+_ID_AT_BEGIN = re.compile(rb"\s*\{\s*(?:" + _OTHER + rb",\s*)*" + _ID + rb"[,}]")
+_ID_AT_END = re.compile(rb"[,{]\s*" + _ID + rb"(?:,\s*" + _OTHER + rb")*\}\s*\Z")
+"""The id of an object before its first and behind its last value that is no plain one."""
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -170,30 +182,40 @@ class OpenCalls:
         return [number for number, only_waits in self._left if waits or not only_waits]
 
 
+@dataclass(frozen=True)
+class LongLine:
+    """What is kept of a line that is too long: its first and its last bytes."""
+
+    begin: bytes
+    end: bytes
+
+
 class LineSplitter:
-    """Bytes in, lines out; of a line that is too long only the fact remains."""
+    """Bytes in, lines out; of a line that is too long only its ends remain."""
 
     def __init__(self, max_line: int = MAX_LINE) -> None:
         self._max, self._line, self._size = max_line, bytearray(), 0
+        self._begin = b""
 
-    def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines that `data` completes, without their ends; `None` for one over the limit."""
+    def feed(self, data: bytes) -> list[bytes | LongLine]:
+        """The lines that `data` completes, without their ends."""
         *ends, rest = data.split(b"\n")
-        done: list[bytes | None] = []
+        done: list[bytes | LongLine] = []
         for end in ends:
             self._add(end)
-            done.append(bytes(self._line) if self._size <= self._max else None)
+            line = bytes(self._line)
+            done.append(line if self._size <= self._max else LongLine(self._begin, line))
             self._line.clear()
-            self._size = 0
+            self._size, self._begin = 0, b""
         self._add(rest)
         return done
 
     def _add(self, part: bytes) -> None:
+        self._begin += part[: max(ID_BYTES - self._size, 0)]
         self._size += len(part)
-        if self._size <= self._max:
-            self._line += part
-        else:
-            self._line.clear()
+        self._line += part
+        if self._size > self._max:
+            del self._line[:-ID_BYTES]
 
 
 class MessageReader:
@@ -215,7 +237,7 @@ class MessageReader:
         """
         self._asked = asked or OpenCalls()
         self._fd, self._refuse, self._ended, self._full = fd, refuse, ended, full
-        self._lines, self._ready = LineSplitter(), deque[bytes | None]()
+        self._lines, self._ready = LineSplitter(), deque[bytes | LongLine]()
         mode = os.fstat(fd).st_mode
         self._can_wait = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
         """epoll refuses files; they never block anyway."""
@@ -232,9 +254,10 @@ class MessageReader:
             if not isinstance(message, ErrorData):
                 self._asked.read(message)
                 return SessionMessage(message)
-            if line is None or line.strip():
+            if isinstance(line, LongLine) or line.strip():
                 log.warning("refused a line: %s", message.message)
-                number = id_in(line) if message.code == INVALID_PARAMS else None
+                named = isinstance(line, LongLine) or message.code == INVALID_PARAMS
+                number = id_in(line) if named else None
                 await self._refuse(JSONRPCError(jsonrpc="2.0", id=number, error=message))
 
     def _client_closed(self) -> bool:
@@ -275,9 +298,9 @@ class MessageReader:
         await self.aclose()
 
 
-def parse(line: bytes | None) -> JSONRPCMessage | ErrorData:
-    """The message in a line, or what is wrong with it; `None` is a line that was too long."""
-    if line is None:
+def parse(line: bytes | LongLine) -> JSONRPCMessage | ErrorData:
+    """The message in a line, or what is wrong with it."""
+    if isinstance(line, LongLine):
         return ErrorData(code=INVALID_REQUEST, message=f"A message may have {MAX_LINE} bytes")
     try:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -291,19 +314,29 @@ def parse(line: bytes | None) -> JSONRPCMessage | ErrorData:
     return message
 
 
-def id_in(line: bytes | None) -> RequestId | None:
-    """The id of a request that only Python's lenient reader understands; None where it has none."""
+def _asked(line: bytes) -> Any:
+    """What only Python's lenient reader understands; None: not even that does."""
     try:
-        asked = json.loads(line or b"")
+        return json.loads(line)
     except (ValueError, RecursionError):
         return None
+
+
+def id_in(line: bytes | LongLine) -> RequestId | None:
+    """The id of a request that is no message; None where none is found that an answer can bear."""
+    if isinstance(line, LongLine):
+        found = _ID_AT_BEGIN.match(line.begin) or _ID_AT_END.search(line.end)
+        line = b'{"id":%s}' % found[1] if found else b""
+    asked = _asked(line)
     number = asked.get("id") if isinstance(asked, dict) else None
-    return number if isinstance(number, str | int) and not isinstance(number, bool) else None
+    is_id = isinstance(number, str | int) and not isinstance(number, bool) and portable(number) == number
+    return number if is_id else None
 
 
 def _no_text(line: bytes) -> ErrorData | None:
     """What is wrong with a request of which some tool made something that is like JSON."""
-    if id_in(line) is None:
+    asked = _asked(line)
+    if not isinstance(asked, dict) or portable(asked) == asked:
         return None
     error = InvalidArgument(
         "The request holds half of a surrogate pair (\\ud800 to \\udfff), which is no text.",
@@ -313,7 +346,20 @@ def _no_text(line: bytes) -> ErrorData | None:
 
 
 def _line(message: JSONRPCMessage) -> bytes:
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    """A message as a line; one that cannot be written becomes an error, and ends nothing."""
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError:
+        log.exception("a message cannot be written as JSON")
+        number = getattr(message, "id", None)
+        return _line(_unwritten(number if portable(number) == number else None))
+
+
+def _unwritten(number: RequestId | None) -> JSONRPCError:
+    error = Internal("The answer cannot be written as JSON.", hint=LOOK_BEFORE)
+    return JSONRPCError(
+        jsonrpc="2.0", id=number, error=ErrorData(code=INTERNAL_ERROR, message=str(error), data=error.as_dict())
+    )
 
 
 def _cancelled(number: RequestId) -> JSONRPCError:
