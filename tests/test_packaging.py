@@ -6,6 +6,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import shutil
 import site
 import subprocess
@@ -64,7 +65,14 @@ def built(tracked: set[str], tmp_path_factory: pytest.TempPathFactory) -> dict[s
             shutil.copy2(ROOT / name, checkout / name)
         else:
             (checkout / name).touch()
-    subprocess.run([sys.executable, checkout / "scripts" / "package.py", directory], check=True, capture_output=True)
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    says_ready = 'source scripts/lib.sh && fingerprint >"$venv/.ready-run"'  # to run it, not to test it
+    subprocess.run(["bash", "-c", says_ready], cwd=checkout, check=True)
+    subprocess.run([checkout / "scripts" / "package", directory], check=True, capture_output=True)
+    assert sorted(path.name for path in python.parent.parent.iterdir()) == [".ready-run", "bin"]
     return {path.suffix: path for path in directory.iterdir()}
 
 
