@@ -109,16 +109,14 @@ async def test_files_that_a_call_opens_and_looks_at(broker: Broker, monkeypatch,
         return look
 
     monkeypatch.setattr(os, "stat", counting(os.stat))
-    found = []
-    for _ in range(5):
+    found: list[tuple[int, int]] = []
+    # A busy machine looks more often, and now and then a call writes down what the others have left.
+    while not any(opens <= opened and stats <= looked_at for opens, stats in found):
+        assert len(found) < 20, found
         before, looks = audit_events()["open"], 0
         await call(broker)
         found.append((audit_events()["open"] - before, looks))
         await broker.read("new", "a", wait_for="ready")
-    # A busy machine looks more often, and now and then a call writes down what the others have left.
-    least = sorted(found)[0]
-    assert least[0] <= opened, found
-    assert least[1] <= looked_at, found
 
 
 async def test_rows_of_a_screen_that_have_not_changed_are_not_read_again(broker: Broker, monkeypatch):
