@@ -28,7 +28,7 @@ import tmuxmcp
 import tmuxmcp.cli
 from tests import forks
 from tests.agent import eventually
-from tests.conftest import end_server, no_first_run, until_exists
+from tests.conftest import attempts, end_server, no_first_run, until_exists
 from tmuxmcp.cli import run
 from tmuxmcp.cli.arguments import VERBS, parse, verb_of
 from tmuxmcp.config import Settings
@@ -817,13 +817,18 @@ class Terminal:
     """A command line on a terminal of its own."""
 
     def __init__(
-        self, cli: CommandLine, *words: str, size: tuple[int, int] = (80, 24), command: Sequence[str] = COMMAND
+        self,
+        cli: CommandLine,
+        *words: str,
+        size: tuple[int, int] = (80, 24),
+        command: Sequence[str] = COMMAND,
+        term: str = "xterm-256color",
     ):
         self.process, self.fd = None, -1
         self.fd, inner = pty.openpty()
         termios.tcsetwinsize(inner, size[::-1])
         self.before = termios.tcgetattr(inner)  # while nobody has changed it
-        env = cli.env | {"TERM": "xterm-256color", "TMUX": "/tmp/none,1,0"}
+        env = cli.env | {"TERM": term, "TMUX": "/tmp/none,1,0"}
         if command is COMMAND and forks.can_be(env):
             self.process = forks.Fork(words, env, cli.work, [inner] * 3, terminal=True)
         else:
@@ -886,6 +891,25 @@ def test_attach_shows_the_screen_and_types_nothing(cli):
         terminal.to_the_end()
         assert terminal.process.wait(SOON_S) == 0
     assert "from the person" not in cli.out("read", "x", "--since", "0")
+
+
+@pytest.mark.parametrize("term", ["xterm-ghostty", "xterm-kitty", "foot", "wezterm", "contour", "of-nobody", ""])
+def test_attach_works_on_a_terminal_whose_type_has_no_entry_here(cli, term):
+    cli("new", "--name", "x", "cat")
+    cli("send", "x", "from the agent", "--enter", "--wait", "idle")
+    there = subprocess.run(["infocmp", term or "unknown"], capture_output=True).returncode == 0
+    with Terminal(cli, "attach", "x", term=term) as terminal:
+        if not term:  # nothing is known of it
+            assert "terminal" in terminal.to_the_end()
+            assert terminal.process.wait(SOON_S) == 1
+            return
+        terminal.until("from the agent")
+        assert (f"does not know the terminal type {term}; xterm-256color is" in terminal.seen) == (not there)
+        for _ in attempts("it was left", SOON_S):
+            terminal.type("\x02d")  # tmux drops what is typed while it begins
+            if not terminal.read(0.1):
+                break
+        assert terminal.process.wait(SOON_S) == 0
 
 
 def test_attach_take_types(cli):

@@ -7,12 +7,18 @@ import shlex
 import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import anyio
 
+from tmuxmcp.cli import output
+
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
+
+KNOWN_TYPES = ("xterm-256color", "xterm", "vt100")
+"""Terminal types of which newer terminals understand as much as tmux needs, the best first."""
 
 
 async def command(broker: Broker, session_id: str) -> list[str]:
@@ -20,6 +26,32 @@ async def command(broker: Broker, session_id: str) -> list[str]:
     words = shlex.split((await broker.get_session(session_id)).attach_command)[1:]
     words.remove("-r")
     return [shutil.which(broker.tmux_binary) or broker.tmux_binary, *words]
+
+
+def environment() -> dict[str, str]:
+    """Variables for a tmux that shows itself on our terminal, whose type may have no entry here (terminfo(5))."""
+    found = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
+    term = found.get("TERM", "")
+    if term and not _has_entry(term):
+        known = next(filter(_has_entry, KNOWN_TYPES), term)
+        found["TERM"] = known
+        if known != term:
+            output.note(f"this machine does not know the terminal type {term}; {known} is taken for it")
+    return found
+
+
+@cache
+def _has_entry(term: str) -> bool:
+    """Whether this machine has the entry of a terminal type, or nothing here can tell."""
+    try:
+        import curses
+
+        curses.setupterm(term, 2)  # the first that is found is the only one that curses reads in its life
+    except ImportError:
+        return True
+    except curses.error:
+        return False
+    return True
 
 
 async def until_over(
@@ -34,8 +66,7 @@ async def until_over(
         signals: the receiver, opened by the caller before the session is held for the person.
         begun: is told the pid at once.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
-    process = await anyio.open_process(argv, stdin=None, stdout=None, stderr=None, env=environment)
+    process = await anyio.open_process(argv, stdin=None, stdout=None, stderr=None, env=environment())
     try:
         await begun(process.pid)
         async with anyio.create_task_group() as tg:

@@ -41,6 +41,10 @@ def _named(options: argparse.Namespace) -> str:
     return options.session or getattr(options, "id", None) or ""
 
 
+KNOWN_TYPE = "! command -v infocmp >/dev/null || infocmp >/dev/null 2>&1 || TERM=xterm-256color"
+"""For sh on a machine that may lack the entry of our terminal's type (terminfo(5)), as `attached` has it here."""
+
+
 def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Become ssh, which runs the verb on the session's machine."""
     named = _named(options)
@@ -48,7 +52,7 @@ def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     name = split(session_id)[0]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if options.verb == "attach" and not options.take:
-        command = attach_command
+        command = shlex.join(["sh", "-c", f"{KNOWN_TYPE}; exec {attach_command}"])  # their own shell may be any
     else:
         there = [name if named and word == named else word for word in _without(LOCAL_OPTIONS, words)]
         there += [] if named else ["--session", name]

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tmuxmcp.cli import nesting, output, waiting
+from tmuxmcp.cli import attached, nesting, output, waiting
 from tmuxmcp.cli.arguments import program_words, session_id
 from tmuxmcp.cli.calling import UNCUT_BYTES, is_fleet_id, telling, with_any, with_broker
 from tmuxmcp.cli.firstword import MAYBE_SESSION_ID
@@ -84,8 +84,7 @@ def attach(options: argparse.Namespace) -> int:
     status = with_broker(options, _attach)
     if status or options.json:
         return status
-    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
-    os.execve(options.argv[0], options.argv, environment)
+    os.execve(options.argv[0], options.argv, attached.environment())
 
 
 async def _new(broker: AnyBroker, options: argparse.Namespace) -> int:
