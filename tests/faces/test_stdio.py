@@ -26,7 +26,7 @@ from tmuxmcp.config import Settings
 from tmuxmcp.faces.mcp import only_waits
 from tmuxmcp.faces.stdio import (
     FINISH_S,
-    ID_BYTES,
+    LONG_LINE_ENDS,
     MAX_BACKLOG_BYTES,
     MAX_LINE,
     LineSplitter,
@@ -276,6 +276,25 @@ def test_a_request_that_is_nearly_json_is_answered_with_a_code():
     assert (error.code, error.data["code"], id_in(line)) == (-32602, "INVALID_ARGUMENT", 7)
 
 
+def nested(depth, inside="1"):
+    return f'{{"jsonrpc":"2.0","id":7,"method":"x","params":{{"a":{"[" * depth}{inside}{"]" * depth}}}}}'.encode()
+
+
+@pytest.mark.parametrize("line", [nested(300), nested(900, '"\\ud800"')])
+def test_a_request_that_is_nested_too_deep_is_told_so_by_its_id(line):
+    error = parse(line)
+    assert isinstance(error, ErrorData)
+    assert (error.code, error.data["code"], id_in(line)) == (-32602, "INVALID_ARGUMENT", 7)
+    assert "recursion limit" in error.message
+
+
+def test_an_answer_that_is_no_json_is_no_request():
+    line = b'{"jsonrpc":"2.0","id":7,"result":{"a":"\\ud800"}}'
+    error = parse(line)
+    assert isinstance(error, ErrorData)
+    assert (error.code, id_in(line)) == (-32700, None)
+
+
 @pytest.mark.parametrize("stdin", ["/dev/null", __file__])
 def test_stdin_that_is_no_pipe_is_read_to_its_end(stdin, tmp_path):
     with open(stdin, "rb") as file, open(tmp_path / "out", "w+b") as out, open(tmp_path / "err", "wb") as err:
@@ -514,8 +533,8 @@ def test_line_over_the_limit_is_not_kept():
     assert lines.feed(b"1234\n12345\n1") == [b"1234", LongLine(b"12345", b"12345")]
     for _ in range(1000):
         assert lines.feed(b"x" * 1000) == []
-        assert len(lines._line) + len(lines._begin) <= 2 * ID_BYTES
-    ends = LongLine(b"1" + b"x" * (ID_BYTES - 1), b"x" * ID_BYTES)
+        assert len(lines._line) + len(lines._begin) <= 2 * LONG_LINE_ENDS
+    ends = LongLine(b"1" + b"x" * (LONG_LINE_ENDS - 1), b"x" * LONG_LINE_ENDS)
     assert lines.feed(b"\nok\n") == [ends, b"ok"]
 
 
@@ -526,11 +545,13 @@ def test_line_over_the_limit_is_not_kept():
         ('{"id": "a\\"b", "method":"x","params":{', "}}", 'a"b'),
         ('{"method":"tools/call","params":{"a":"', '"},"jsonrpc":"2.0","id":8}', 8),
         ('{"method":"tools/call","params":{"a":"', '"},"id":"x","jsonrpc":"2.0"}\r', "x"),
-        ('{"params":{"id":9,"a":"', '","id":9}}', None),  # another id than the request's
-        ('{"params":{"a":"', '\\"id\\":9}"}', None),
-        ('{"id":"\\ud800","params":{"a":"', '"}}', None),
-        ('{"id":null,"params":{"a":"', '"}}', None),
-        ('{"id":1.5,"params":{"a":"', '"}}', None),
+        ('{"params":{"a":"', '"},"jsonrpc":"2.0","id":6,"method":"x"}', 6),
+        ('{"method":"x","params":{"id":9,"a":"', '","id":9}}', None),  # another id than the request's
+        ('{"method":"x","params":{"a":"', '\\"id\\":9}"}', None),
+        ('{"id":"\\ud800","method":"x","params":{"a":"', '"}}', None),
+        ('{"id":null,"method":"x","params":{"a":"', '"}}', None),
+        ('{"id":1.5,"method":"x","params":{"a":"', '"}}', None),
+        ('{"jsonrpc":"2.0","id":7,"result":{"method":"x","a":"', '"}}', None),  # it answers, by an id of ours
         ("", "", None),
     ],
 )

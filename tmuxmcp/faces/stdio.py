@@ -69,14 +69,8 @@ WAITS_S = 0.5
 """The same for calls that only wait for something to happen."""
 WIRE_GRACE_S = 0.3
 """Longest time from the end of the wire to the end of the process."""
-ID_BYTES = 1024
-"""Bytes at each end of a line in which its id is looked for, where it is too long."""
-_STRING = rb'"(?:[^"\\]|\\.)*"'
-_ID = rb'"id"\s*:\s*(' + _STRING + rb"|-?\d+)\s*"
-_OTHER = rb'"(?!id")[^"\\]*"\s*:\s*(?:' + _STRING + rb"|-?\d+|true|false|null)\s*"
-_ID_AT_BEGIN = re.compile(rb"\s*\{\s*(?:" + _OTHER + rb",\s*)*" + _ID + rb"[,}]")
-_ID_AT_END = re.compile(rb"[,{]\s*" + _ID + rb"(?:,\s*" + _OTHER + rb")*\}\s*\Z")
-"""The id of an object before its first and behind its last value that is no plain one."""
+LONG_LINE_ENDS = 1024
+"""Bytes that are kept of each end of a line that is too long: its method and its id stand there."""
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -182,12 +176,23 @@ class OpenCalls:
         return [number for number, only_waits in self._left if waits or not only_waits]
 
 
+_STRING = rb'"(?:[^"\\]|\\.)*"'
+_PLAIN_FIELD = rb'"[^"\\]*"\s*:\s*(?:%b|-?\d+|true|false|null)\s*' % _STRING
+
+
 @dataclass(frozen=True)
 class LongLine:
     """What is kept of a line that is too long: its first and its last bytes."""
 
     begin: bytes
     end: bytes
+
+    def value_of(self, name: str) -> Any:
+        """A string or an integer of the object in the line; None: it is not seen, as what stands between is long."""
+        wanted = rb'"%b"\s*:\s*(%b|-?\d+)\s*' % (name.encode(), _STRING)
+        found = re.match(rb"\s*\{\s*(?:%b,\s*)*?%b[,}]" % (_PLAIN_FIELD, wanted), self.begin)
+        found = found or re.search(rb"[,{]\s*%b(?:,\s*%b)*\}\s*\Z" % (wanted, _PLAIN_FIELD), self.end)
+        return _asked(found[1]) if found else None
 
 
 class LineSplitter:
@@ -211,11 +216,11 @@ class LineSplitter:
         return done
 
     def _add(self, part: bytes) -> None:
-        self._begin += part[: max(ID_BYTES - self._size, 0)]
+        self._begin += part[: max(LONG_LINE_ENDS - self._size, 0)]
         self._size += len(part)
         self._line += part
         if self._size > self._max:
-            del self._line[:-ID_BYTES]
+            del self._line[:-LONG_LINE_ENDS]
 
 
 class MessageReader:
@@ -305,8 +310,9 @@ def parse(line: bytes | LongLine) -> JSONRPCMessage | ErrorData:
     try:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
-        if error.errors(include_url=False, include_input=False)[0]["type"] == "json_invalid":
-            return _no_text(line) or ErrorData(code=PARSE_ERROR, message="Not JSON")
+        [first, *_] = error.errors(include_url=False, include_input=False)
+        if first["type"] == "json_invalid":
+            return _nearly_json(line, first["ctx"]["error"]) or ErrorData(code=PARSE_ERROR, message="Not JSON")
         return ErrorData(code=INVALID_REQUEST, message="Not a JSON-RPC message")
     if isinstance(message, JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
         # The SDK would take it for a notification, which nobody answers.
@@ -314,34 +320,43 @@ def parse(line: bytes | LongLine) -> JSONRPCMessage | ErrorData:
     return message
 
 
-def _asked(line: bytes) -> Any:
+def _asked(text: bytes) -> Any:
     """What only Python's lenient reader understands; None: not even that does."""
     try:
-        return json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
 def id_in(line: bytes | LongLine) -> RequestId | None:
-    """The id of a request that is no message; None where none is found that an answer can bear."""
+    """The id of a request that is no message; None where none is found that an answer can bear.
+
+    What a client answers has an id, too, but one of ours.
+    """
     if isinstance(line, LongLine):
-        found = _ID_AT_BEGIN.match(line.begin) or _ID_AT_END.search(line.end)
-        line = b'{"id":%s}' % found[1] if found else b""
-    asked = _asked(line)
-    number = asked.get("id") if isinstance(asked, dict) else None
+        method, number = line.value_of("method"), line.value_of("id")
+    else:
+        asked = _asked(line)
+        method, number = (asked.get("method"), asked.get("id")) if isinstance(asked, dict) else (None, None)
     is_id = isinstance(number, str | int) and not isinstance(number, bool) and portable(number) == number
-    return number if is_id else None
+    return number if is_id and isinstance(method, str) else None
 
 
-def _no_text(line: bytes) -> ErrorData | None:
-    """What is wrong with a request of which some tool made something that is like JSON."""
+def _nearly_json(line: bytes, why: str) -> ErrorData | None:
+    """What is wrong with a request of which some tool made something that is like JSON.
+
+    Args:
+        why: the strict reader's words.
+    """
     asked = _asked(line)
-    if not isinstance(asked, dict) or portable(asked) == asked:
+    if not isinstance(asked, dict) or "method" not in asked:
         return None
-    error = InvalidArgument(
-        "The request holds half of a surrogate pair (\\ud800 to \\udfff), which is no text.",
-        hint="Send bytes that are no text as data_base64.",
-    )
+    error = InvalidArgument(f"The request cannot be read: {why}.")
+    if "hex escape" in why:
+        error = InvalidArgument(
+            "The request holds half of a surrogate pair (\\ud800 to \\udfff), which is no text.",
+            hint="Send bytes that are no text as data_base64.",
+        )
     return ErrorData(code=INVALID_PARAMS, message=str(error), data=error.as_dict())
 
 
