@@ -363,7 +363,7 @@ def test_a_secret_is_typed_in_the_browser_which_keeps_nothing(
     assert value(service) == canaries["typed"] + "\n"
 
 
-# How the page's requests to a path come back: late, as over a slow network, while its stream is told at once.
+# The page is told of its answer late, as over a slow network, and of all else at once.
 ANSWERED_LATE = """const asks = window.fetch;
 window.fetch = async (path, ...more) => {
   const answer = await asks(path, ...more);
@@ -384,13 +384,14 @@ def test_what_was_settled_asks_no_more_though_its_answer_comes_late(
     page.call("Input.insertText", text="said")
     press_enter(page)
     assert asked.result()["outcome"] == "done"
-    state = "document.querySelector('.session .state, main .state').textContent"
-    assert page.value(state) == "asks you"
+    states = "[document.querySelector('.session .state, main .state').textContent, "
+    states += "document.querySelector('header.top').dataset.state]"
+    assert page.value(states) == ["asks you", "needs"]
     eventually(lambda: mode(service) == "shell_prompt")
     page.until("document.body.innerText.includes('a: at its prompt')")
     page.value("window.answered = true")
     page.until("document.title == 'a · tmuxmcp'")
-    assert page.value(state) != "asks you"
+    assert page.value(states) == ["at its prompt", "ready"]
 
 
 @needs_browser

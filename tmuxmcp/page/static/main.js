@@ -56,8 +56,6 @@ function take(message) {
     pauseAll.showAll(rows);
     const before = session?.row;
     stand();
-    header.dataset.state = session?.element.dataset.state || "";
-    if (session) program.textContent = session.row ? programOf(session.row) : "";
     if (before && session.row && before.created_at !== session.row.created_at) show(); // another one of that name
     return;
   }
@@ -70,6 +68,8 @@ function stand() {
   list.update(rows, missing.machines.length > 0);
   count();
   if (session) session.update(rows.get(session.id), missing.about(session.id));
+  header.dataset.state = session?.element.dataset.state || "";
+  if (session) program.textContent = session.row ? programOf(session.row) : "";
 }
 
 /** Says how much needs the person. */
