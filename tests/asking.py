@@ -16,7 +16,7 @@ from typing import Any
 from tests import forks
 from tests.agent import Agent, command_line, eventually, run_command_line
 from tests.conftest import SLOW
-from tests.person import BETWEEN_KEYS_S, PREFIX
+from tests.person import press
 
 
 class Asked:
@@ -96,9 +96,7 @@ class Person:
             raise AssertionError(f"{text!r} is not in {self.seen!r}") from None
 
     def type(self, text: str) -> None:
-        if text.startswith(PREFIX.decode()):
-            time.sleep(BETWEEN_KEYS_S)
-        os.write(self.fd, text.encode())
+        press(self.fd, text.encode())
 
     def ends(self) -> int:
         deadline = time.monotonic() + 20 * SLOW

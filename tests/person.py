@@ -22,6 +22,13 @@ BETWEEN_KEYS_S = 0.005
 """Time before a press of tmux's own keys: what follows within 1 ms it takes for pasted text (`assume-paste-time`)."""
 
 
+def press(terminal: int, keys: bytes) -> None:
+    """Press keys at a terminal; of tmux's own keys none right behind another, or behind its beginning."""
+    if keys.startswith(PREFIX):
+        time.sleep(BETWEEN_KEYS_S)
+    os.write(terminal, keys)
+
+
 class Person:
     """Who has a session before them and types."""
 
@@ -51,9 +58,7 @@ class Person:
 
     def type(self, keys: bytes) -> None:
         """Press keys."""
-        if keys.startswith(PREFIX):
-            time.sleep(BETWEEN_KEYS_S)
-        os.write(self._terminal, keys)
+        press(self._terminal, keys)
 
     @property
     def attached(self) -> bool:

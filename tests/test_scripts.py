@@ -18,6 +18,7 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.conftest import SLOW, TMUX
+from tests.person import press
 from tests.test_watching import drain, watching
 
 EXAMPLES = Path(__file__).parent.parent / "scripts" / "examples"
@@ -231,7 +232,7 @@ def test_watch_shows_and_types_nothing(agent: Agent, name: str):
         eventually(lambda: shown(b"something to see"))
         os.write(master, b"echo no\r")
         assert agent.run("echo still", session_id=name)["output"] == "still\n"
-        os.write(master, b"\x02d")
+        press(master, b"\x02d")
         eventually(lambda: shown(b"detached"))
     with_it = agent.call("read", session_id=name, since=size)["content"]
     assert "echo no" not in with_it

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import Agent, eventually
+from tests.person import press
 
 KEYSTROKES = [
     *(b"x", b"echo no\r", b"\x03", b"\x04", b"\x1a", b"\x1b", b"\x1b[A", b"\x1bOP", b"\x1b[200~no\x1b[201~"),
@@ -109,7 +110,7 @@ def test_no_key_of_a_watcher_has_an_effect(agent: Agent):
             seen += drain(master)
             return b"detached" in seen
 
-        os.write(master, b"\x02d")  # the one key that works: go away
+        press(master, b"\x02d")  # the one key that works: go away
         eventually(gone)
 
 
