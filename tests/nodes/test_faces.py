@@ -18,7 +18,7 @@ from tests.agent import ToolFailed, an_agent, command_line, run_command_line
 from tests.conftest import end_server
 from tests.nodes.brokers import Brokers
 from tests.service import TOKENS, Service
-from tmuxmcp.cli.elsewhere import KNOWN_TYPE
+from tmuxmcp.cli.elsewhere import TAKE_KNOWN_TYPE
 
 
 def test_an_agent_has_many_machines_as_one(brokers: Brokers):
@@ -215,7 +215,7 @@ def test_what_works_on_a_machine_alone_is_run_there_by_ssh(brokers: Brokers, sta
         assert attach["argv"][:3] == ["ssh", "--", "me@there"]
         shell, option, line = shlex.split(attach["argv"][3])
         assert (shell, option) == ("sh", "-c")
-        assert line.startswith(f"{KNOWN_TYPE}; exec tmux -S ")
+        assert line.startswith(f"{TAKE_KNOWN_TYPE}; exec tmux -S ")
         run_command_line(state_dir, "kill", *fleet, "--force", "far@n1")
     finally:
         brokers.write()
@@ -224,7 +224,7 @@ def test_what_works_on_a_machine_alone_is_run_there_by_ssh(brokers: Brokers, sta
 @pytest.mark.parametrize(("term", "taken"), [("xterm-of-nobody", "xterm-256color"), ("xterm", "xterm")])
 def test_a_machine_that_lacks_a_terminal_type_takes_another_for_it(term: str, taken: str):
     variables = {"PATH": os.environ["PATH"], "TERM": term}
-    said = subprocess.run(["sh", "-c", f'{KNOWN_TYPE}; sh -c "echo \\$TERM"'], env=variables, capture_output=True)
+    said = subprocess.run(["sh", "-c", f'{TAKE_KNOWN_TYPE}; sh -c "echo \\$TERM"'], env=variables, capture_output=True)
     assert (said.stdout, said.stderr) == (f"{taken}\n".encode(), b"")
 
 

@@ -178,10 +178,11 @@ def test_agents_words_do_nothing_to_the_terminal(agent: Agent, threads: ThreadPo
     assert "    | a<U+001B>]0;owned<U+0007><U+001B>[2Jb<U+000D>#(touch x)<U+202E>\n    | ask_0: an agent" in said
 
 
-def test_a_person_types_until_the_key(agent: Agent, threads: ThreadPoolExecutor):
+@pytest.mark.parametrize("term", ["xterm-256color", "of-nobody"])
+def test_a_person_types_until_the_key(agent: Agent, threads: ThreadPoolExecutor, term: str):
     read_line(agent, "IFS= read -r x")
     asked = Asked(agent, threads, "Choose.")
-    with Person(agent, asked.id) as person:
+    with Person(agent, asked.id, TERM=term) as person:
         person.sees("C-b a: done")
         person.type("\r")
         person.sees("read -r x")  # the session's screen

@@ -17,6 +17,7 @@ from pathlib import Path
 import anyio
 
 from tmuxmcp.cli import output
+from tmuxmcp.cli.attached import KNOWN_TYPES
 from tmuxmcp.cli.calling import CLI_CALLER, is_fleet_id
 from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, ProgramNotFound, SessionNotFound, Unsupported
@@ -24,6 +25,9 @@ from tmuxmcp.nodes.names import split
 
 LOCAL_OPTIONS = ("--config", "--fleet", "--state-dir")
 """Options that are for this machine."""
+
+TAKE_KNOWN_TYPE = f"! command -v infocmp >/dev/null || infocmp >/dev/null 2>&1 || TERM={KNOWN_TYPES[0]}"
+"""For sh on a machine that may lack the entry of our terminal's type: there as `attached.environment` does it here."""
 
 
 def is_elsewhere(options: argparse.Namespace) -> bool:
@@ -41,10 +45,6 @@ def _named(options: argparse.Namespace) -> str:
     return options.session or getattr(options, "id", None) or ""
 
 
-KNOWN_TYPE = "! command -v infocmp >/dev/null || infocmp >/dev/null 2>&1 || TERM=xterm-256color"
-"""For sh on a machine that may lack the entry of our terminal's type (terminfo(5)), as `attached` has it here."""
-
-
 def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Become ssh, which runs the verb on the session's machine."""
     named = _named(options)
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     name = split(session_id)[0]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if options.verb == "attach" and not options.take:
-        command = shlex.join(["sh", "-c", f"{KNOWN_TYPE}; exec {attach_command}"])  # their own shell may be any
+        command = shlex.join(["sh", "-c", f"{TAKE_KNOWN_TYPE}; exec {attach_command}"])  # their own shell may be any
     else:
         there = [name if named and word == named else word for word in _without(LOCAL_OPTIONS, words)]
         there += [] if named else ["--session", name]
