@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,18 +54,20 @@ def test_after(number):
 """
 
 
-DEAF = ["sh", "-c", 'trap \'\' INT; exec "$0" "$@"']
-"""Words before a command that ignores interrupts, as a background job of a script does."""
+DEAF_TIMEOUT = """\
+#!/bin/bash
+exec REAL "${@:1:6}" env --ignore-signal=INT "${@:7}"
+"""
+"""A `timeout` whose command ignores interrupts, as its caller does; that of GNU coreutils 9.1 resets them."""
 
 
-def start(directory: Path, how: str, limit_s: float, *before: str) -> subprocess.Popen[str]:
+def start(directory: Path, how: str, limit_s: float) -> subprocess.Popen[str]:
     """A run in which one test does not end well."""
     (directory / "test_scratch.py").write_text(TESTS.replace("HOW", how))
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env["TMUXMCP_TEST_LIMIT_S"] = str(int(limit_s))
-    words = ["--quick", "-s", "-p", "no:cacheprovider", "-c", "pyproject.toml", directory]
     return subprocess.Popen(
-        [*before, ROOT / "scripts" / "test", *words],
+        [ROOT / "scripts" / "test", "--quick", "-s", "-p", "no:cacheprovider", "-c", "pyproject.toml", directory],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -74,10 +77,10 @@ def start(directory: Path, how: str, limit_s: float, *before: str) -> subprocess
     )
 
 
-def run(directory: Path, how: str, limit_s: float, *before: str) -> tuple[int, str, float]:
+def run(directory: Path, how: str, limit_s: float) -> tuple[int, str, float]:
     """Status, output and seconds of such a run; the end of its output is waited for, too."""
     begun = time.monotonic()
-    with start(directory, how, limit_s, *before) as process:
+    with start(directory, how, limit_s) as process:
         said, _ = process.communicate()
     return process.returncode, said, time.monotonic() - begun
 
@@ -112,8 +115,15 @@ def test_run_that_hangs_ends_in_its_time(tmp_path: Path):
     eventually(lambda: nothing_is_left(tmp_path))  # it was killed, and has to be given the processor to end
 
 
-def test_run_that_takes_too_long_says_what_it_knows_though_interrupts_are_ignored(tmp_path: Path):
-    status, said, _ = run(tmp_path, "time.sleep(1000)", 8 * SLOW, *DEAF)
+def test_run_that_takes_too_long_says_what_it_knows_though_interrupts_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    timeout = tmp_path / "bin" / "timeout"
+    timeout.parent.mkdir()
+    timeout.write_text(DEAF_TIMEOUT.replace("REAL", shutil.which("timeout") or ""))
+    timeout.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{timeout.parent}:{os.environ['PATH']}")
+    status, said, _ = run(tmp_path, "time.sleep(1000)", 8 * SLOW)
     assert status == 124
     assert "KeyboardInterrupt" in said
     eventually(lambda: nothing_is_left(tmp_path))
