@@ -124,6 +124,7 @@ class Trial:
         except (SessionBusy, TimedOut) as error:  # its shell stood still, or showed no prompt in this time
             await self.at_rest()
             self.check(self.began(n) == 0, "a command that was not run", error)
+            self.unknown[error.code] += 1
             return
         self.check(not ran.completed and ran.exit_code is None, "a command that goes on", ran)
         # Between fork and exec a child handles the signal as its shell does, which drops it.
