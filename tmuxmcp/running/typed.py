@@ -321,8 +321,6 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
     start, status = finished.output_start, finished.status
     if is_empty(job.text):
         start, status = finished.output_end, 0
-    elif start is None and session.log.head() > finished.echo_start:  # its beginning is no longer kept
-        start = finished.echo_start
     elif start is None:  # nothing ran: a syntax error, which has a status and a message
         echo_end = finished.output_end
         read_from = max(finished.echo_start, echo_end - ECHO_LIMIT)
