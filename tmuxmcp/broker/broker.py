@@ -47,6 +47,7 @@ from tmuxmcp.sessions import identity, lease, reap
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Follow
+from tmuxmcp.sessions.life import EndCause
 from tmuxmcp.sessions.making import CheckpointMaker
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
@@ -92,6 +93,7 @@ class Broker(Operations):
             self.tmux, self.watcher, settings.state_dir, settings.log_max_bytes, adopts=settings.integration
         )
         self.creation = Creation(self.registry, settings, self.boundary)
+        self.creation.end_abandoned = self._end_abandoned
         self.watch = SessionWatch(self.registry)
         self.gate = Gate(settings)
         self.registry.given_back = self._note_given_back
@@ -576,6 +578,16 @@ class Broker(Operations):
 
     async def _end_due(self, session: Session, due: reap.DueEnd) -> None:
         await self._verbs.end(session, due.reason, "TERM", REAP_GRACE_MS, why=due.why)
+
+    async def _end_abandoned(self) -> bool:
+        sessions = self.registry.sessions
+        watched = await panes.attached(self.tmux) | {each for each in sessions if self._verbs.pages.of(each)}
+        found = await reap.abandoned(sessions.values(), self.settings.state_dir, watched, self._verbs.counting)
+        if found:
+            log.info("session %s is ended: its caller is gone, and another one needs its place", found.id)
+            why = "its caller was gone, and another one needed its place"
+            await self._end_due(found, reap.DueEnd(EndCause.IDLE, why))
+        return found is not None
 
     async def _destroy_own(self) -> None:
         """End the sessions that this broker made."""

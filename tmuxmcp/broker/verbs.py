@@ -93,7 +93,7 @@ class Verbs:
         self._restoring = restoring
         self._waiting = SessionWaits(registry, searching, settings, self._ends, self._reading.screens)
         self._listing = SessionListing(registry)
-        self._counting = Counting(launch.KEY_VARIABLE)
+        self.counting = Counting(launch.KEY_VARIABLE)
         self._started = time.monotonic()
         self.pages = OpenPages()
         self.page_url = ""
@@ -352,7 +352,7 @@ class Verbs:
         begun = time.monotonic()
         session.will_end(reason, by, why)
         try:
-            survivors = await end_processes(session, self._counting, signal, grace_ms)
+            survivors = await end_processes(session, self.counting, signal, grace_ms)
             with anyio.move_on_after(LAUNCHER_DRAIN_S):
                 await (session.refresh() if survivors else drained(session))
         except BaseException:  # most likely cancelled

@@ -51,6 +51,8 @@ class Meta:
     """Names of the variables that it was given, for a later session made from it; None: that was not written down."""
     request: str = ""
     """What its pane was born with as `@tmuxmcp_request`: by which call with an id it was made."""
+    made_by: str = ""
+    """The caller who made it; empty: that was not written down."""
 
     def save(self, directory: SessionDirectory) -> None:
         """Write `meta.json`; keys that another version of the same format added stay.

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,10 @@ CREATION_LOCK_S = 10
 """How long another broker may take to make a session."""
 
 
+NONE_OF_YOURS = (
+    "None of them is yours. Wait, or have the person end some (tmuxmcp list, tmuxmcp kill ID) or raise the limit."
+)
+
 SPARE_DESCRIPTORS = 64
 """What tmux server and broker need beside those of their sessions."""
 
@@ -91,6 +95,8 @@ class Creation:
         """Ids of the sessions that were made here."""
         self._spare: Spare | None = None
         """What the next default session can be made of."""
+        self.end_abandoned: Callable[[], Awaitable[bool]] | None = None
+        """Ends a session that nobody misses, so that there is room for another one; False: there is none."""
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
@@ -218,7 +224,7 @@ class Creation:
         if destination:
             environment |= ssh.passed(own)
             said = await ssh.configuration(executable, destination, environment)
-        await self._make_room(session_id, spare is not None)
+        await self._make_room(session_id, by, spare is not None)
         directory, generation = (spare.directory, 1) if spare else self._make_directory(session_id)
         box = self._sandbox(level, writable, directory)
         nonce = secrets.token_hex(8)
@@ -264,6 +270,7 @@ class Creation:
             control=str(control or ""),
             env_names=None if env_names is None else sorted({*env_names, *request.env}),
             request=stamp,
+            made_by=by,
         )
         environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env, **box.env}
         keep = keeps_recording(request.record, settings.record)
@@ -329,8 +336,8 @@ class Creation:
 
     def _control(self) -> Path:
         """Where the control socket of a new session's ssh will be; what ended sessions left there goes."""
-        live = [session for session in self.registry.sessions.values() if not session.exited]
-        ssh.sweep_controls(self.settings.state_dir, [Path(each.meta.control) for each in live if each.meta.control])
+        controls = [Path(each.meta.control) for each in self._live() if each.meta.control]
+        ssh.sweep_controls(self.settings.state_dir, controls)
         return ssh.make_control(self.settings.state_dir)
 
     def _make_directory(self, session_id: str) -> tuple[SessionDirectory, int]:
@@ -359,7 +366,7 @@ class Creation:
         )
         return sandbox.plan(level, around)
 
-    async def _make_room(self, session_id: str, is_spare: bool) -> None:
+    async def _make_room(self, session_id: str, by: str, is_spare: bool) -> None:
         most = min(self.settings.max_sessions, sessions_by_descriptors(self.registry.tmux.pid))
         taken = await panes.taken(self.registry.tmux)
         is_new = session_id not in taken.names | self.registry.sessions.keys()
@@ -367,20 +374,23 @@ class Creation:
         if is_new and taken.alive < most:
             return
         await self.registry.look_again()
-        live = [session for session in self.registry.sessions.values() if not session.exited]
+        live = self._live()
+        own = [session.id for session in live if by and by in (session.meta.owner, session.meta.made_by)]
         if any(session.id == session_id for session in live):
             raise SessionExists(
                 f"A session {session_id} is running.",
-                hint="Use it by its id, destroy it first, or choose another name.",
+                hint=f"Use it by its id,{' destroy it first,' if session_id in own else ''} or choose another name.",
                 session_id=session_id,
             )
-        if len(live) >= most:
-            setting = "max_sessions" if most == self.settings.max_sessions else "the limit of open files"
-            raise MaxSessions(
-                f"{len(live)} sessions are open, as many as {setting} allows.",
-                hint=f"Destroy one: {', '.join(session.id for session in live[:10])}.",
-                limit=most,
-            )
+        while len(live) >= most:
+            if not (self.end_abandoned and await self.end_abandoned()):
+                setting = "max_sessions" if most == self.settings.max_sessions else "the limit of open files"
+                raise MaxSessions(
+                    f"{len(live)} sessions are open, as many as {setting} allows.",
+                    hint=f"Destroy one of yours: {', '.join(own[:10])}." if own else NONE_OF_YOURS,
+                    limit=most,
+                )
+            live = self._live()
         ended = self.registry.sessions.get(session_id)
         if ended:
             if ended.pane:
@@ -393,6 +403,9 @@ class Creation:
                 f"tmux -S {shlex.quote(str(self.registry.tmux.socket))} rename-session -t ={session_id} NEW_NAME",
                 session_id=session_id,
             )
+
+    def _live(self) -> list[Session]:
+        return [session for session in self.registry.sessions.values() if not session.exited]
 
     async def _start(self, meta: Meta, directory: SessionDirectory, spare: Spare | None) -> Session:
         meta.save(directory)

@@ -16,7 +16,9 @@ from pathlib import Path
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import cgroup
-from tmuxmcp.sessions import identity
+from tmuxmcp.machine.processes import Counting
+from tmuxmcp.sessions import identity, inputrequests
+from tmuxmcp.sessions.end import process_tree
 from tmuxmcp.sessions.life import EndCause, State
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
@@ -98,23 +100,51 @@ def interval_s(bounds: AgeLimits, sessions: Iterable[Session]) -> float:
 def age_of(session: Session, look: Look, state_dir: Path, watched: bool) -> SessionAge:
     """What is to be judged of a session."""
     now = time.time()
-    created = _seconds(session.meta.created_at, now)
-    active = created
-    for path in (session.directory.log, session.directory.events):
-        with suppress(OSError):
-            active = max(active, path.stat().st_mtime)
-    owner = session.meta.owner
     return SessionAge(
-        age_s=now - created,
-        idle_s=now - active,
+        age_s=now - _seconds(session.meta.created_at, now),
+        idle_s=now - _last_used(session, now),
         resting=look.exited or look.ready,
-        orphan=bool(owner) and (state_dir / "callers" / owner).exists() and not identity.is_alive(state_dir, owner),
+        orphan=_is_orphan(session, state_dir),
         watched=watched,
         duration_s=session.bounds.limits.get("duration_s", 0),
         cpu_s=(cgroup.cpu_ms(session.bounds.groups) or 0) / 1000,
         cpu_seconds=session.bounds.limits.get("cpu_seconds", 0),
         held=session.lease is not None,
     )
+
+
+def _last_used(session: Session, now: float) -> float:
+    used = _seconds(session.meta.created_at, now)
+    for path in (session.directory.log, session.directory.events):
+        with suppress(OSError):
+            used = max(used, path.stat().st_mtime)
+    return used
+
+
+def _is_orphan(session: Session, state_dir: Path) -> bool:
+    owner = session.meta.owner
+    return bool(owner) and (state_dir / "callers" / owner).exists() and not identity.is_alive(state_dir, owner)
+
+
+async def abandoned(
+    sessions: Iterable[Session], state_dir: Path, watched: set[str], counting: Counting
+) -> Session | None:
+    """The session to end where another one needs its place, if it takes nothing from anybody.
+
+    It is the default session of a caller that is gone, and of these the one that nobody has used for the longest. Its
+    shell waits at its prompt, where nothing is typed; no other process of it lives; nobody watches or holds it, and
+    nothing is asked of a person there.
+    """
+    now = time.time()
+    orphans = [each for each in sessions if not each.exited and each.id not in watched and _is_orphan(each, state_dir)]
+    for session in sorted(orphans, key=lambda each: _last_used(each, now)):
+        look = await session.look_at_prompt()
+        if look.mode != "shell_prompt" or look.typed_at_prompt or session.lease or inputrequests.waiting(session):
+            continue
+        census = await counting.census(session.bounds.born_s)
+        if set(process_tree(session, census)) <= {look.pid}:
+            return session
+    return None
 
 
 def _seconds(iso: str, otherwise: float) -> float:
