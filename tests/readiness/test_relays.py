@@ -19,6 +19,7 @@ from tests.conftest import SLOW, TMUX
 from tests.steps import PATH, Terminal, first, keys, line, missing, over
 from tmuxmcp.machine import proc
 from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness
+from tmuxmcp.sandbox.sandbox import best
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
@@ -142,6 +143,62 @@ def come(agent: Agent, terminal: Terminal, pattern: str) -> None:
     """Wait until that is shown."""
     limit = int(10_000 * SLOW)
     agent.call("read", session_id=terminal.id, wait_for="pattern", pattern=pattern, timeout_ms=limit)
+
+
+TAKES_NUMBERS = """
+import os, sys, time
+kept = [os.openpty() for _ in range(int(sys.argv[1]))]
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(600)
+"""
+"""Opens so many terminals for some time, so that the next one has that number where there were none before."""
+
+
+@pytest.mark.skipif(best() != "bubblewrap", reason="bubblewrap does not run here")
+@pytest.mark.parametrize("equal", [True, False], ids=["the same number", "another number"])
+def test_a_terminal_inside_a_sandbox_may_have_the_number_of_the_one_outside(agent: Agent, tmp_path: Path, equal: bool):
+    """A sandbox counts its terminals from 0, as the machine does: their numbers do not tell two of them apart."""
+    words = ["bash", "--norc", "--noprofile"]
+    terminal = Terminal(agent, words, {"PS1": "out$ "}, sandbox="auto", cwd=str(tmp_path))
+    try:
+        pid = agent.call("get_session", session_id=terminal.id)["pid"]
+        number = os.minor(proc.stat(f"/proc/{pid}").terminal) + (not equal)
+        agent.run(
+            f"{shlex.join([sys.executable, '-c', TAKES_NUMBERS, str(number)])} >/dev/null 2>&1", session_id=terminal.id
+        )
+        inner = agent.run("script -qc tty /dev/null", session_id=terminal.id)["output"]
+        assert inner.strip() == f"/dev/pts/{number}"
+        sleeps = shlex.join(script(["sh", "-c", "printf compiling:; sleep 1; echo done"]))
+        terminal.step(line(sleeps, "shell_prompt", "done", evidence="marks"))
+        terminal.step(line(shlex.join(script(["sh", "-c", "read -p 'who? ' x"])), "line_input", "who?"))
+        terminal.step(line("bob", "shell_prompt", evidence="marks"))
+        terminal.step(line(shlex.join(script(BASH)), "shell_prompt", "in$"))
+        terminal.step(line("read -s -p 'secret: ' x", "password", "secret:"))
+    finally:
+        terminal.close()
+
+
+LISTENS_TO_NOBODY = """
+import os, select, sys
+held = [os.openpty() for _ in range(int(sys.argv[1]) + 1)]
+os.system("stty raw -echo; printf listens")
+select.select([0, held[-1][0]], [], [])
+"""
+"""Listens to the far end of the terminal with this number, which nobody is known to have."""
+
+
+@pytest.mark.skipif(best() != "bubblewrap", reason="bubblewrap does not run here")
+@pytest.mark.parametrize("more", [0, 1], ids=["the same number", "another number"])
+def test_nobody_is_known_behind_a_terminal_of_the_same_number(agent: Agent, tmp_path: Path, more: int):
+    terminal = Terminal(agent, ["bash", "--norc", "--noprofile"], sandbox="auto", cwd=str(tmp_path))
+    try:
+        pid = agent.call("get_session", session_id=terminal.id)["pid"]
+        number = os.minor(proc.stat(f"/proc/{pid}").terminal) + more
+        listens = shlex.join([sys.executable, "-c", LISTENS_TO_NOBODY, str(number)])
+        terminal.step(line(listens, "unknown", evidence="quiet"))
+    finally:
+        terminal.close()
 
 
 # ---- what relays nothing, and what cannot be seen through --------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 
 from tests.agent import eventually
 from tests.cases import for_each
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness import time_outs, witness
 from tmuxmcp.readiness.kernel import KernelFacts, Process, judge
 
@@ -113,8 +114,8 @@ def test_a_thread_that_sleeps_beside_the_reader_is_seen(terminal: tuple[int, int
         paths = [Path(f"/proc/{os.getpid()}/task/{each}/wchan") for each in ids]
         eventually(lambda: paths[0].read_text().split(".")[0] in witness.TTY_READ)
         eventually(lambda: "pipe_read" in paths[1].read_text())
-        seen = witness._process(os.getpid(), ids, os.fstat(near).st_rdev)
-        alone = witness._process(os.getpid(), ids[:1], os.fstat(near).st_rdev)
+        seen = witness._process(os.getpid(), ids, proc.device(near))
+        alone = witness._process(os.getpid(), ids[:1], proc.device(near))
     finally:
         os.write(far, b"\n")
         os.write(write_end, b"x")

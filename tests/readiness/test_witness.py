@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from tests.agent import eventually
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness import witness
 from tmuxmcp.readiness.kernel import InputWait, Process, judge
 from tmuxmcp.readiness.witness import TtyWitness, on_terminal
@@ -43,7 +44,7 @@ def test_a_read_of_the_terminal_is_told_from_one_of_a_socket(terminal: tuple[int
         thread.start()
         path = f"/proc/{os.getpid()}/task/{thread.native_id}"
         eventually(lambda path=path: Path(path, "wchan").read_text().split(".")[0] in witness.TTY_READ)
-        found[name] = on_terminal(os.getpid(), path, "wait_woken", os.fstat(near).st_rdev)
+        found[name] = on_terminal(os.getpid(), path, "wait_woken", proc.device(near))
         os.write(far, b"\n")
         theirs.send(b"x")
         thread.join()
@@ -79,7 +80,7 @@ def test_who_polls_with_epoll_waits_for_what_it_asked_for(
         try:
             path = f"/proc/{os.getpid()}/task/{thread.native_id}"
             eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLL_WAIT_CHANNELS)
-            found = on_terminal(os.getpid(), path, "do_epoll_wait", os.fstat(near).st_rdev)
+            found = on_terminal(os.getpid(), path, "do_epoll_wait", proc.device(near))
         finally:
             os.write(wake, b"x")
             thread.join()
@@ -96,7 +97,7 @@ def test_who_is_held_up_writing_does_not_wait_for_input(terminal: tuple[int, int
     thread.start()
     path = f"/proc/{os.getpid()}/task/{thread.native_id}"
     eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.TTY_READ)
-    waits = on_terminal(os.getpid(), path, "wait_woken", os.fstat(near).st_rdev)
+    waits = on_terminal(os.getpid(), path, "wait_woken", proc.device(near))
     while thread.is_alive():
         if select.select([far], [], [], 0.01)[0]:
             os.read(far, 65536)

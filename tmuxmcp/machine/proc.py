@@ -48,7 +48,24 @@ class Stat(NamedTuple):
     born_s: float
     """When it began, by the clock CLOCK_BOOTTIME."""
     terminal: int
-    """Device number of its controlling terminal; 0: it has none."""
+    """Device number of its controlling terminal; 0: it has none. Terminals of two sessions may have the same one."""
+
+
+class Device(NamedTuple):
+    """Which device a special file is; of a terminal its number alone does not say it.
+
+    Each file system of terminals (devpts) counts its own from 0: a sandbox or a container has terminals with the
+    numbers of those outside.
+    """
+
+    file_system: int
+    number: int
+
+
+def device(path: str | int) -> Device:
+    """The device that an open file is, or the one at a path."""
+    found = os.stat(path)
+    return Device(found.st_dev, found.st_rdev)
 
 
 def _read(path: str) -> bytes:

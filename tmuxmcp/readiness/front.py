@@ -46,12 +46,11 @@ class NoFront:
     """It is certainly not there."""
 
 
-def front_of(facts: KernelFacts | None, terminal: int) -> Front | NoFront:
+def front_of(facts: KernelFacts | None, terminal: proc.Device) -> Front | NoFront:
     """The shell in front.
 
     Args:
         facts: of the terminal.
-        terminal: its device number.
     """
     verdict = judge(facts)
     process = verdict.process
@@ -71,13 +70,13 @@ def shows_prompts(pid: int) -> bool:
     return False
 
 
-def _front(facts: KernelFacts, process: Process, waiting: InputWait, terminal: int) -> Front | NoFront:
+def _front(facts: KernelFacts, process: Process, waiting: InputWait, terminal: proc.Device) -> Front | NoFront:
     words = proc.argv_text(process.pid)
     title = " ".join(words).strip()[:200] or process.name
     shell, called, applet, options = _shell(process.pid, words)
     if shell is None:
         return NoFront(f"`{title}` is no shell that can be adopted")
-    if os.stat(f"/proc/{process.pid}/fd/0").st_rdev != terminal:
+    if proc.device(f"/proc/{process.pid}/fd/0") != terminal:
         return NoFront(f"`{title}` does not read its commands from the terminal", is_shell=True, certain=True)
     if why := not_interactive(shell, options):
         return NoFront(f"`{title}` {why}, and waits for input", is_shell=True, certain=True)

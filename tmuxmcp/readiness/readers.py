@@ -78,7 +78,7 @@ class Readers:
         if search is None or search.front != front:
             search = self._search = _FoundReaders(front, now)
         try:
-            terminal = os.stat(path)
+            terminal = proc.device(path)
         except OSError:
             return None
         if now - search.since < REST_S:
@@ -107,7 +107,7 @@ def _waits_for_others(facts: KernelFacts) -> bool:
     )
 
 
-def _look_for(search: _FoundReaders, leader: int, terminal: os.stat_result) -> Iterator[None]:
+def _look_for(search: _FoundReaders, leader: int, terminal: proc.Device) -> Iterator[None]:
     """Look through all processes of other sessions, the youngest first, one a step."""
     stats: dict[int, proc.Stat] = {}
     for pid, stat in proc.all_stats():
@@ -132,7 +132,7 @@ def _look_for(search: _FoundReaders, leader: int, terminal: os.stat_result) -> I
     search.groups, search.unseen = groups, unseen
 
 
-def _has_open(pid: int, terminal: os.stat_result) -> bool:
+def _has_open(pid: int, terminal: proc.Device) -> bool:
     """Whether a process has the terminal open.
 
     Raises:
@@ -140,16 +140,15 @@ def _has_open(pid: int, terminal: os.stat_result) -> bool:
     """
     for name in os.listdir(f"/proc/{pid}/fd")[:OPEN_FILES]:
         with suppress(FileNotFoundError):
-            opened = os.stat(f"/proc/{pid}/fd/{name}")
-            if (opened.st_rdev, opened.st_dev) == (terminal.st_rdev, terminal.st_dev):
+            if proc.device(f"/proc/{pid}/fd/{name}") == terminal:
                 return True
     return False
 
 
-def _at_terminal(groups: list[int], terminal: os.stat_result) -> tuple[Process, ...]:
+def _at_terminal(groups: list[int], terminal: proc.Device) -> tuple[Process, ...]:
     """The processes of the first of these groups in which one waits for input of the terminal; empty: none does."""
     for group in groups:
-        found = members(group, group, terminal.st_rdev)
+        found = members(group, group, terminal)
         if any(each.on_terminal for each in found):
             return found
     return ()

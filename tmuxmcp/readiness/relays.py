@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -32,7 +31,14 @@ from tmuxmcp.readiness.kernel import (
 )
 from tmuxmcp.readiness.readers import Readers
 from tmuxmcp.readiness.tmuxes import Client, wakes_at_rest
-from tmuxmcp.readiness.witness import MOST_THREADS, TtyWitness, foreground_group, waited_for
+from tmuxmcp.readiness.witness import (
+    MOST_THREADS,
+    TtyWitness,
+    foreground_group,
+    path_of_terminal,
+    pts_number,
+    waited_for,
+)
 
 MOST_RELAYS = 3
 """So many are seen through, one behind the other."""
@@ -46,13 +52,7 @@ KEEPS_MODES_OF_ITS_OWN = frozenset({"screen"})
 ASK_SECRETS = frozenset({"systemd-ask-pas", "systemd-tty-ask", "pinentry-curses", "pinentry-tty"})
 """Programs that read single keys to show a star for each; as long as the kernel's names are."""
 
-PTS_MAJOR = 136
-"""Major device number of pseudo-terminals; the minor one is what the path ends in (pts(4))."""
-
 TTY_INDEX = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
-
-PATH_ROOTS = ("ns/mnt", "root")
-"""What decides where a path leads, below `/proc/PID`."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class DeepWitness:
             return sight
         for process in facts.processes:
             try:
-                behind = self._behind(process) if _may_relay(process) else None
+                behind = self._behind(process, sight.terminal) if _may_relay(process) else None
             except OSError:
                 return replace(sight, verdict=Verdict(InputWait.BUSY, f"{process.name} ends", process))
             if isinstance(behind, _OpaqueRelay):
@@ -181,8 +181,8 @@ class DeepWitness:
         sight = replace(sight, reader=True)
         return replace(sight, verdict=found) if isinstance(found, Verdict) else self._see(found, sight)
 
-    def _behind(self, process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
-        return self._in_tmux(process) if process.name == tmuxes.TMUX_CLIENT else _behind(process)
+    def _behind(self, process: Process, terminal: str) -> _RelayedTerminal | _OpaqueRelay | None:
+        return self._in_tmux(process) if process.name == tmuxes.TMUX_CLIENT else _behind(process, terminal)
 
     def _in_tmux(self, process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
         """The pane that the client of a tmux inside shows."""
@@ -243,33 +243,35 @@ def _hidden(process: Process, why: str) -> Verdict:
     return Verdict(InputWait.UNKNOWN, f"{process.name} hides what runs behind it ({why})", process, hidden=True)
 
 
-def _behind(process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
+def _behind(process: Process, terminal: str) -> _RelayedTerminal | _OpaqueRelay | None:
     """The terminal that a process relays; None: it relays none.
+
+    Args:
+        terminal: the path of the one before it, as we open that.
 
     Raises:
         OSError: it has just ended.
     """
     below = _terminals_below(process.pid)
-    own = proc.stat(f"/proc/{process.pid}").terminal
-    below.pop(own, None)
     try:
-        held = {os.makedev(PTS_MAJOR, number): fds for number, fds in _far_ends(process.pid).items()}
+        held = _far_ends(process.pid)
     except PermissionError:  # another user's: its processes tell who is there
         leaders = [leader for leader in below.values() if leader]
         if len(leaders) > 1:
             return _OpaqueRelay(process, "there are several terminals")
         return _RelayedTerminal(process, "", leaders[0], process.pid, readable=False) if leaders else None
+    held.pop(proc.device(terminal), None)
     heard = _heard(process.pid)
     listened = {device for device, fds in held.items() if heard is not None and not heard.isdisjoint(fds)}
-    if heard is not None and not listened - {own}:
+    if heard is not None and not listened:
         return None  # it reads for itself: what the terminal behind it prints does not come from there
-    found = held.keys() & below.keys() & (held.keys() if heard is None else listened)
+    found = [device for device in (held if heard is None else listened) if device.number in below]
     if not found:
         return _OpaqueRelay(process, "it is not known who is there") if listened else None
-    device = found.pop()
-    if found:
+    if len(found) > 1:
         return _OpaqueRelay(process, "there are several terminals")
-    leader, path = below[device], _path(process.pid, below[device], device)
+    leader = below[found[0].number]
+    path = path_of_terminal(process.pid, leader, found[0])
     if not leader or not path:
         return _OpaqueRelay(process, "it is not known who is there")
     return _RelayedTerminal(process, path, leader, process.pid)
@@ -278,9 +280,11 @@ def _behind(process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
 def _terminals_below(pid: int) -> dict[int, int]:
     """The terminals that descendants of a process have: device number -> process id of its session leader, or 0.
 
-    What is below a session leader with a terminal is not looked at.
+    Its own is none of them: another session has another terminal, whatever the number of that. What is below a session
+    leader with a terminal is not looked at.
     """
     found: dict[int, int] = {}
+    own = proc.stat(f"/proc/{pid}").session
     todo = proc.children(pid, proc.threads(pid))
     for _ in range(MOST_BELOW):
         if not todo:
@@ -289,29 +293,43 @@ def _terminals_below(pid: int) -> dict[int, int]:
         with suppress(OSError):
             facts = proc.stat(f"/proc/{each}")
             if facts.terminal and facts.session == each:
-                found[facts.terminal] = each
+                found[facts.terminal] = 0 if found.get(facts.terminal) else each  # two: it is not known which
                 continue
-            if facts.terminal:
+            if facts.terminal and facts.session != own:
                 found.setdefault(facts.terminal, 0)
             todo += proc.children(each, proc.threads(each) if facts.threads > 1 else [each])
     return found
 
 
-def _far_ends(pid: int) -> dict[int, list[int]]:
-    """The terminals whose far end a process holds: their numbers, and its descriptors.
+def _far_ends(pid: int) -> dict[proc.Device, list[int]]:
+    """The terminals whose far end a process holds, and its descriptors.
 
     Raises:
         OSError: that is not ours to see (PermissionError), or it has ended.
     """
-    found: dict[int, list[int]] = {}
+    found: dict[proc.Device, list[int]] = {}
     for name in os.listdir(f"/proc/{pid}/fd"):
         with suppress(FileNotFoundError):
-            if os.readlink(f"/proc/{pid}/fd/{name}").endswith("ptmx"):
+            link = os.readlink(f"/proc/{pid}/fd/{name}")
+            if link.endswith("ptmx"):
                 with open(f"/proc/{pid}/fdinfo/{name}") as file:
                     told = TTY_INDEX.search(file.read())
                 if told:
-                    found.setdefault(int(told[1]), []).append(int(name))
+                    near = proc.Device(_file_system(pid, name, link), pts_number(int(told[1])))
+                    found.setdefault(near, []).append(int(name))
     return found
+
+
+def _file_system(pid: int, fd: str, link: str) -> int:
+    """The file system of the terminal whose far end a process has opened as `link`; 0: it cannot be told.
+
+    It is the one in which `ptmx` lies, or else that of `pts` beside it: there the kernel looks for it.
+    """
+    with suppress(OSError):
+        if link.endswith("/pts/ptmx"):
+            return os.stat(f"/proc/{pid}/fd/{fd}").st_dev
+        return os.stat(f"/proc/{pid}/root{os.path.dirname(link)}/pts").st_dev
+    return 0
 
 
 def _heard(pid: int) -> set[int] | None:
@@ -329,26 +347,6 @@ def _heard(pid: int) -> set[int] | None:
         except OSError:
             return None
     return found
-
-
-def _path(relay: int, leader: int, device: int) -> str | None:
-    """Where we open the terminal behind a relay; None: it cannot be told that this is the one.
-
-    A container has terminals of the same numbers.
-    """
-    with suppress(OSError):
-        same = all(os.readlink(f"/proc/{relay}/{each}") == os.readlink(f"/proc/self/{each}") for each in PATH_ROOTS)
-        path = f"{'' if same else f'/proc/{relay}/root'}/dev/pts/{os.minor(device)}"
-        there = os.stat(path)
-        if not stat.S_ISCHR(there.st_mode) or there.st_rdev != device:
-            return None
-        for name in os.listdir(f"/proc/{leader}/fd"):
-            with suppress(FileNotFoundError):
-                opened = os.stat(f"/proc/{leader}/fd/{name}")
-                if opened.st_rdev == device:
-                    return path if opened.st_dev == there.st_dev else None
-        return path if same else None
-    return None
 
 
 def _facts(behind: _RelayedTerminal) -> KernelFacts | None:

@@ -19,6 +19,7 @@ import anyio.abc
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
 from tmuxmcp.readiness import confined
+from tmuxmcp.readiness.witness import path_of_terminal, pts_number
 
 TMUX_CLIENT = "tmux: client"
 """What the kernel calls the client of a tmux."""
@@ -205,9 +206,10 @@ def _shown(client: Client, tty: str, pane: str, server: str, in_mode: str, reado
         return ShownPane(why="keeps what is typed for itself", at=now)
     if readonly != "0":
         return ShownPane(why="passes nothing on", at=now)
-    number = int(tty.removeprefix("/dev/pts/"))
+    device = pts_number(int(tty.removeprefix("/dev/pts/")))
     leader = proc.stat(f"/proc/{int(pane)}")
-    theirs = leader.session == int(pane) and leader.terminal == os.makedev(136, number)
+    theirs = leader.session == int(pane) and leader.terminal == device
     if not theirs or leader.parent != int(server) or os.stat(f"/proc/{int(server)}").st_uid != client.user:
         return ShownPane(at=now)
-    return ShownPane(f"/dev/pts/{number}", int(pane), int(server), "", now)
+    path = path_of_terminal(int(server), int(pane), proc.Device(0, device))
+    return ShownPane(path, int(pane), int(server), "", now) if path else ShownPane(at=now)

@@ -40,6 +40,15 @@ EPOLL_WAIT_CHANNELS = {"do_epoll_wait", "ep_poll"}
 MOST_PROCESSES, MOST_THREADS = 200, 64
 """So many are looked at."""
 
+PTS_MAJOR = 136
+"""Major device number of pseudo-terminals."""
+
+PATH_ROOTS = ("ns/mnt", "root")
+"""What decides where a path leads, below `/proc/PID`."""
+
+OWN_TERMINAL = os.makedev(5, 0)
+"""Device number of /dev/tty, wherever it lies: it stands for the terminal of who opens it (tty(4))."""
+
 LOOKS_AT_SLEEP = 3
 """So often a sleeping thread is looked at before its wait channel is called unreadable."""
 
@@ -90,7 +99,7 @@ class TtyWitness:
         group = (alone if alone_in_front(alone, leader) else None) if alone else foreground_group(leader)
         seen: tuple[Process, ...] = ()
         if group and processes:
-            seen = members(leader, group, os.fstat(self._fd).st_rdev, self._asleep)
+            seen = members(leader, group, proc.device(self._fd), self._asleep)
             self._asleep = {each.pid: self._asleep[each.pid] for each in seen if each.pid in self._asleep}
         writing = writing or not self._poll.poll(0)  # it may have begun to write before we looked at it
         return KernelFacts(
@@ -126,6 +135,34 @@ class TtyWitness:
                 os.close(self._fd)
                 self._poll.unregister(self._fd)
             self._fd = -1
+
+
+def pts_number(index: int) -> int:
+    """The device number of the pseudo-terminal whose path ends in this (pts(4))."""
+    return os.makedev(PTS_MAJOR, index)
+
+
+def path_of_terminal(holder: int, leader: int, device: proc.Device) -> str | None:
+    """Where we open a terminal; None: it cannot be told that this is the one.
+
+    Args:
+        holder: process id of who holds its far end.
+        leader: process id of its session leader.
+        device: it; file system 0: that is not known.
+    """
+    with suppress(OSError):
+        same = all(os.readlink(f"/proc/{holder}/{each}") == os.readlink(f"/proc/self/{each}") for each in PATH_ROOTS)
+        path = f"{'' if same else f'/proc/{holder}/root'}/dev/pts/{os.minor(device.number)}"
+        there = proc.device(path)
+        if there != device._replace(file_system=device.file_system or there.file_system):
+            return None
+        for name in os.listdir(f"/proc/{leader}/fd"):
+            with suppress(FileNotFoundError):
+                opened = proc.device(f"/proc/{leader}/fd/{name}")
+                if opened.number == device.number:
+                    return path if opened == there else None
+        return path if same else None
+    return None
 
 
 def foreground_group(leader: int) -> int | None:
@@ -203,7 +240,7 @@ def holder_of_terminal(leader: int, tty: str, shells: Iterable[int]) -> tuple[in
             own.add(pid)
             pid = stats[pid].parent
     try:
-        terminal = os.stat(tty).st_rdev
+        terminal = proc.device(tty)
     except OSError:
         return None
     for pid, stat in stats.items():
@@ -213,7 +250,7 @@ def holder_of_terminal(leader: int, tty: str, shells: Iterable[int]) -> tuple[in
     return None
 
 
-def _holds(pid: int, terminal: int) -> bool:
+def _holds(pid: int, terminal: proc.Device) -> bool:
     """Whether a process has a terminal open; one that may not be looked at counts as such."""
     try:
         return any(_is_terminal(pid, int(fd), terminal) for fd in os.listdir(f"/proc/{pid}/fd"))
@@ -245,7 +282,9 @@ class Asleep:
         return replace(known, parent=stat.parent, age_s=_since_boot() - self.born_s)
 
 
-def members(leader: int, group: int, terminal: int, asleep: dict[int, Asleep] | None = None) -> tuple[Process, ...]:
+def members(
+    leader: int, group: int, terminal: proc.Device, asleep: dict[int, Asleep] | None = None
+) -> tuple[Process, ...]:
     """The processes of a group, looked for among the descendants of the session's leader, parents first.
 
     Args:
@@ -279,7 +318,7 @@ def _threads(pid: int) -> list[int]:
 def _process(
     pid: int,
     threads: list[int],
-    terminal: int,
+    terminal: proc.Device,
     stat: proc.Stat | None = None,
     asleep: dict[int, Asleep] | None = None,
 ) -> Process:
@@ -322,7 +361,7 @@ def _process(
     return process
 
 
-def _thread(process: Process, path: str, terminal: int) -> Process:
+def _thread(process: Process, path: str, terminal: proc.Device) -> Process:
     """The process as one of its threads tells it: what it sleeps in, all of one sleep, else it runs."""
     state, channel = _sleep(path)
     if state != "S" or channel not in TTY_READ | POLL_WAIT_CHANNELS:
@@ -361,7 +400,7 @@ def _rank(state: str, channel: str | None, waits: bool | None) -> int:
     return 1 if state not in "ZX" else 0
 
 
-def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool | None:
+def on_terminal(pid: int, path: str, channel: str | None, terminal: proc.Device) -> bool | None:
     """Whether a sleeping thread waits for this terminal; None: it cannot be told.
 
     The system call says it exactly, to root and, where Yama does not forbid it, to the same user; else what the
@@ -369,7 +408,6 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
 
     Args:
         path: the thread's directory in /proc.
-        terminal: the terminal's device number.
 
     Raises:
         Runs: it has woken up.
@@ -436,11 +474,12 @@ def _memory(path: str, address: int, size: int) -> bytes:
         return os.pread(file.fileno(), size, address)
 
 
-def _is_terminal(pid: int, fd: int, terminal: int) -> bool:
+def _is_terminal(pid: int, fd: int, terminal: proc.Device) -> bool:
     try:
-        return os.stat(f"/proc/{pid}/fd/{fd}").st_rdev in (terminal, os.makedev(5, 0))  # or /dev/tty
+        opened = proc.device(f"/proc/{pid}/fd/{fd}")
     except FileNotFoundError:
         return False
+    return opened == terminal or opened.number == OWN_TERMINAL
 
 
 def _is_relay(pid: int) -> bool:

@@ -108,7 +108,7 @@ def shell_in_front(look: Look) -> Front | NotAdopted:
     if TMUX_CLIENT in look.relays:
         return NotAdopted("a tmux is in front, which may bring another pane there at any key", RETRY_ADOPTING_HINT)
     try:
-        terminal = os.stat(look.terminal).st_rdev
+        terminal = proc.device(look.terminal)
     except OSError:
         return NotAdopted("the terminal cannot be seen", RETRY_ADOPTING_HINT)
     front = front_of(look.judged, terminal)
