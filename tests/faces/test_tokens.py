@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.faces import tokens as module
-from tmuxmcp.faces.tokens import Tokens, load_tokens, parse_tokens
+from tmuxmcp.faces.tokens import Tokens, load_tokens, only_token, parse_tokens
 
 SECRET = "0123456789abcdef-secret"
 
@@ -37,6 +38,26 @@ def test_a_line_names_a_token_and_its_scopes(tmp_path: Path):
 def test_a_single_word_may_do_everything(tmp_path: Path):
     found = load_tokens(file_of(tmp_path, f"{SECRET}\n"), None)
     assert [(each.name, sorted(each.scopes)) for each in found] == [("default", ["admin", "read", "write"])]
+
+
+@pytest.mark.parametrize("line", ["agent write {}", "{}"])
+def test_a_hash_stands_for_its_token(tmp_path: Path, line: str):
+    """What a session reads that runs as the same user is of no use then."""
+    hashed = f"sha256:{hashlib.sha256(SECRET.encode()).hexdigest()}"
+    found = load_tokens(file_of(tmp_path, line.format(hashed)), None)
+    assert found.find(f"Bearer {SECRET}")
+    for other in (hashed, hashed.removeprefix("sha256:"), SECRET[1:]):
+        assert found.find(f"Bearer {other}") is None
+    assert not any(each.short for each in found)
+    with pytest.raises(InvalidArgument, match="hash"):
+        only_token(tmp_path / "tokens")
+
+
+@pytest.mark.parametrize("token", ["sha256:", "sha256:abc", f"sha256:{'g' * 64}", f"sha256:{'a' * 65}"])
+def test_a_hash_that_is_none_is_refused(token: str):
+    """It would be a token that is known to all who read the file."""
+    with pytest.raises(InvalidArgument, match="64 hexadecimal digits"):
+        parse_tokens(f"agent write {token}", "x")
 
 
 def test_a_variable_adds_to_the_file(tmp_path: Path):

@@ -6,7 +6,8 @@ A token has a name, which is its client's identity, and scopes. One token a line
     agent    write    6f1c...
     grafana  read     92ab...
 
-A line with a single word is a token named `default` that may do every operation.
+A line with a single word is a token named `default` that may do every operation. In place of a token its hash may
+stand, `sha256:` and 64 digits: who reads that cannot call.
 
 The scope `person` stands alone: such a token opens the page, for a gateway whose own page has let somebody in, and no
 operation.
@@ -38,6 +39,11 @@ IMPLIED_SCOPES = {
 """What each scope allows: a wider one holds the narrower."""
 
 TOKEN_FILE_BYTES = 1 << 20
+HASH = "sha256:"
+"""How the hash of a token begins."""
+
+HASHED = re.compile(HASH + r"[0-9A-Fa-f]{64}\Z")
+
 SHORT_CHARS = 16
 """Characters below which a token is easily guessed."""
 
@@ -135,6 +141,8 @@ def only_token(file: Path) -> str:
         raise InvalidArgument(
             f"{file} holds {len(found)} tokens, and a client sends one.", hint="Give it a file with its own alone."
         )
+    if found[0].startswith(HASH):
+        raise InvalidArgument(f"{file} holds the hash of a token.", hint="A client sends the token itself.")
     return found[0]
 
 
@@ -150,7 +158,11 @@ def _parse(words: list[str], where: str) -> Token:
     if not token.isascii() or not token.isprintable():
         raise InvalidArgument(f"{where}: a token is printable ASCII.", hint=hint)
     allowed = frozenset().union(*(IMPLIED_SCOPES[scope] for scope in given))
-    return Token(name, allowed, _digest(token), short=len(token) < SHORT_CHARS)
+    if not token.startswith(HASH):
+        return Token(name, allowed, _digest(token), short=len(token) < SHORT_CHARS)
+    if not HASHED.match(token):
+        raise InvalidArgument(f"{where}: the hash of a token is {HASH} and 64 hexadecimal digits.", hint=hint)
+    return Token(name, allowed, bytes.fromhex(token.removeprefix(HASH)))
 
 
 def _digest(token: str) -> bytes:
