@@ -25,13 +25,16 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && ln -s vim.tiny /usr/bin/vim \
     && python -m pip uninstall -q -y pip
+# Open to whatever user `--user` names: in /state each has a directory of its own. The link is the usual user's socket.
 RUN useradd --uid 10001 --user-group --create-home --shell /bin/bash agent \
-    && install -d -o agent -g agent -m 0700 /state \
-    && install -d -o agent -g agent /work
+    && install -d -o agent -g agent -m 1777 /state /work /home/agent \
+    && ln -s 10001/tmux.sock /state/tmux.sock
 COPY --from=build /opt/tmuxmcp /opt/tmuxmcp
 ENV PATH=/opt/tmuxmcp/bin:$PATH \
+    HOME=/home/agent \
     LANG=C.UTF-8 \
     PYTHONUNBUFFERED=1 \
+    TMUXMCP_PROGRAM=bash \
     TMUXMCP_STATE_DIR=/state
 LABEL io.modelcontextprotocol.server.name="io.github.tmuxmcp/tmuxmcp"
 USER agent
@@ -39,7 +42,7 @@ WORKDIR /work
 VOLUME /state
 # The tmux server is what sessions live in; the broker beside it answers or its process is gone.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s \
-    CMD ["tmux", "-N", "-S", "/state/tmux.sock", "display-message", "-p", "ok"]
+    CMD ["sh", "-c", "cd /state; cd $(id -u) 2>/dev/null; tmux -N -S tmux.sock display-message -p ok"]
 # Somebody has to collect what sessions leave behind: tini is process 1.
 ENTRYPOINT ["tini", "-s", "--", "tmuxmcp"]
 CMD ["serve"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
@@ -85,10 +86,10 @@ def volume(engine: Engine) -> Iterator[str]:
 class Contained(Agent):
     """An agent whose server is `run -i --rm IMAGE`, hardened."""
 
-    def __init__(self, engine: Engine, image: str, volume: str, place: Path) -> None:
+    def __init__(self, engine: Engine, image: str, volume: str, place: Path, *flags: str) -> None:
         self.engine, self.container = engine, f"tmuxmcp-{uuid.uuid4().hex[:8]}"
         super().__init__(place / self.container, start=ANEW)
-        words = ["run", "-i", "--rm", "--name", self.container, *HARDENING, "-v", f"{volume}:/state", image]
+        words = ["run", "-i", "--rm", "--name", self.container, *HARDENING, "-v", f"{volume}:/state", *flags, image]
         self._parameters = StdioServerParameters(command=engine.name, args=words, env=engine.env)
         self.state_dir = Path(self.container)  # how the process is found among ours
 
@@ -130,6 +131,55 @@ def test_agent_works_in_a_hardened_container(agent: Contained) -> None:
     assert agent.run("seq 100000 | tail -1")["output"] == "100000\n"
     # tini is process 1, so nothing stays as a zombie.
     assert agent.execute("cat", "/proc/1/comm") == "tini\n"
+
+
+def health_check() -> list[str]:
+    """The words of the image's, as the engine starts them."""
+    words = next(line for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("    CMD ["))
+    return list(json.loads(words.strip().removeprefix("CMD ")))
+
+
+def test_a_volume_of_an_earlier_image_stays_in_use(engine: Engine, image: str, volume: str, tmp_path: Path) -> None:
+    """There `/state` was the user's own."""
+    earlier = "rm -f /state/tmux.sock; chown 10001 /state; chmod 700 /state"
+    as_root = ["run", "--rm", "--user=0", "-v", f"{volume}:/state", "--entrypoint", "sh", image]
+    engine(*as_root, "-c", earlier)
+    with Contained(engine, image, volume, tmp_path) as agent:
+        agent.run("true")
+        assert agent.execute("tmux", "-N", "-S", "/state/tmux.sock", "display-message", "-p", "ok") == "ok\n"
+        assert agent.execute(*health_check()) == "ok\n"
+    assert engine(*as_root, "-c", "cd /state; ls -d [0-9]* sessions 2>/dev/null; true") == "sessions\n"
+
+
+MOUNTS = [
+    pytest.param(HARDENING, id="hardened"),
+    pytest.param(["--network=none"], id="plain"),
+    pytest.param([*HARDENING, "--tmpfs=/state"], id="state in memory"),
+]
+
+
+@pytest.mark.parametrize("flags", MOUNTS)
+@pytest.mark.parametrize("owner", [0, 1000, 10001, 77777])
+def test_a_project_is_written_as_its_owner(
+    engine: Engine, image: str, volume: str, tmp_path: Path, owner: int, flags: list[str]
+) -> None:
+    """What a person types first: `-v PROJECT:/work --user "$(id -u):$(id -g)"`."""
+    if os.geteuid():
+        owner = os.geteuid()
+    project = tmp_path / "project"
+    project.mkdir(mode=0o755)
+    os.chown(project, owner, -1 if os.geteuid() else owner)
+    mounts = [] if "--tmpfs=/state" in flags else ["-v", f"{volume}:/state"]
+    words = ["run", "--rm", *flags, *mounts, "-v", f"{project}:/work", "--user", f"{owner}:{owner}", image, "run"]
+    said = engine(
+        *words, "touch made && stat -c %u:%g made && cd && touch x && git config --global user.name me && pwd"
+    )
+    assert said == f"{owner}:{owner}\n/home/agent\n"
+    assert (project / "made").stat().st_uid == owner
+    if mounts:  # it is found again, also by another who works on the same volume
+        again = [*words[:-1], "list", "--json"]
+        assert json.loads(engine(*again))["count"] == 0
+        engine(*[*again[:-4], "5555:5555", image, "run", "true"])
 
 
 def test_kernel_tells_readiness_inside(agent: Contained) -> None:
@@ -191,22 +241,32 @@ def test_command_line_is_the_same_inside(engine: Engine, image: str, volume: str
 
 
 TOKEN = uuid.uuid4().hex
+TOKENS_INSIDE = "/run/secrets/tokens"
 
 
 @pytest.fixture
-def service(engine: Engine, image: str, volume: str) -> Iterator[tuple[str, str]]:
-    """A broker for many, as compose.yaml starts it; gives its container and its address."""
+def service(engine: Engine, image: str, volume: str, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A broker for many, as compose.yaml starts it, with its file of tokens; gives its container and its address."""
+    tokens, user = tmp_path / "tokens", os.geteuid() or 10001
+    tokens.touch(mode=0o600)
+    tokens.write_text(f"agent write sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
+    os.chown(tokens, user, -1)
     name = f"tmuxmcp-{uuid.uuid4().hex[:8]}"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     flags = [flag for flag in HARDENING if not flag.startswith("--network")]
-    settings = ["-e", f"TMUXMCP_TOKEN={TOKEN}", "-e", f"TMUXMCP_ALLOWED_HOSTS={address}"]
-    where = ["-p", f"{address}:7433", "-v", f"{volume}:/state"]
-    engine("run", "-d", "--name", name, *flags, *settings, *where, image, "serve", "--http", "0.0.0.0:7433")
+    settings = ["-e", f"TMUXMCP_ALLOWED_HOSTS={address}", "--user", f"{user}:{user}"]
+    where = ["-p", f"{address}:7433", "-v", f"{volume}:/state", "-v", f"{tokens}:{TOKENS_INSIDE}:ro"]
+    serve = ["serve", "--http", "0.0.0.0:7433", "--token-file", TOKENS_INSIDE]
+    engine("run", "-d", "--name", name, *flags, *settings, *where, image, *serve)
     eventually(lambda: said(f"http://{address}/healthz"), 20)
     yield name, address
     engine("rm", "-f", name)
+
+
+def user_of(engine: Engine, container: str) -> list[str]:
+    return ["--user", engine("inspect", "-f", "{{.Config.User}}", container).strip()]
 
 
 def said(url: str, body: object = None, **headers: str) -> Any:
@@ -225,12 +285,23 @@ def test_service_answers_with_a_token_and_a_watcher_sees_it(
     engine: Engine, image: str, volume: str, service: tuple[str, str]
 ) -> None:
     container, address = service
-    call = {"jsonrpc": "2.0", "id": 1, "method": "run", "params": {"command": "echo $((6*7)); id -un"}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "run", "params": {"command": f"echo $((6*7)); cat {TOKENS_INSIDE}"}}
     headers = {"Content-Type": "application/json"}
     assert said(f"http://{address}/rpc", call, **headers) == 401
     answer = said(f"http://{address}/rpc", call, Authorization=f"Bearer {TOKEN}", **headers)
-    assert answer["result"]["output"] == "42\nagent\n"
-    words = ["run", "--rm", *HARDENING, f"--pid=container:{container}", "-v", f"{volume}:/state", image]
+    output = answer["result"]["output"]
+    assert output.startswith("42\nagent write sha256:")  # a session has the rights of the server
+    assert said(f"http://{address}/rpc", call, Authorization=f"Bearer {output.split()[-1]}", **headers) == 401
+    words = [
+        "run",
+        "--rm",
+        *HARDENING,
+        *user_of(engine, container),
+        f"--pid=container:{container}",
+        "-v",
+        f"{volume}:/state",
+        image,
+    ]
     seen = json.loads(engine(*words, "list", "--json"))
     assert [each["session_id"] for each in seen["sessions"]] == [answer["result"]["session_id"]]
     begun = time.monotonic()

@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "faces": VALUES | {"broker", "nodes", "page", "terminal"},
     "clients": {"errors", "jsonc"},
     "jsonc": set(),
-    "config": VALUES | {"gate"},
+    "config": VALUES | {"gate", "machine"},
     "traces": {"errors", "machine"},
     "app": VALUES | {"traces", "broker", "config", "faces", "gate", "machine", "nodes", "page", "programs"},
     "doctor": BROKER | {"app", "broker", "clients", "config", "faces", "nodes"},

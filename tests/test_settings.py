@@ -16,6 +16,7 @@ from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings, load_with_origins
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.tmux.server import check_private_directory
 
 
 def term(agent: Agent) -> bool:
@@ -247,6 +248,21 @@ def test_the_null_device_and_a_pipe_are_files_of_settings():
         with open(theirs, "wb") as written:
             written.write(b"rows = 31")
         assert load_settings(file=Path(f"/dev/fd/{ours}")).rows == 31
+
+
+def test_a_state_directory_that_is_everybodys_holds_one_of_each_user(tmp_path: Path):
+    """As in a container that runs as any user; what somebody else put there is refused as ever."""
+    own = tmp_path / str(os.geteuid())
+    for mode, found in ((0o1777, own), (0o777, tmp_path), (0o1770, tmp_path), (0o700, tmp_path)):
+        tmp_path.chmod(mode)
+        assert load_settings({"state_dir": str(tmp_path)}).state_dir == found, oct(mode)
+    tmp_path.chmod(0o1777)
+    check_private_directory(load_settings({"state_dir": str(tmp_path)}).state_dir)
+    assert own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o755)
+    with pytest.raises(PermissionDenied, match="open to other users"):
+        check_private_directory(own)
+    assert load_settings({"state_dir": str(tmp_path / "none")}).state_dir == tmp_path / "none"
 
 
 def test_a_file_that_others_can_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -31,6 +31,7 @@ from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.secrets import Secret, check_names
 from tmuxmcp.contract.settings import TOOL_SETS
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.machine.stateid import own_directory
 
 VARIABLE_PREFIX = "TMUXMCP_"
 Words = Annotated[list[str], NoDecode]
@@ -245,7 +246,12 @@ class Settings(BaseSettings):
     def _absolute_root(cls, value: str) -> str:
         return os.path.abspath(os.path.expanduser(value)) if value else ""
 
-    @field_validator("state_dir", "fleet_secret")
+    @field_validator("state_dir")
+    @classmethod
+    def _own(cls, value: Path) -> Path:
+        return own_directory(Path(os.path.abspath(value.expanduser())))
+
+    @field_validator("fleet_secret")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
         """tmux and the programs that keep the logs work in other directories than ours."""

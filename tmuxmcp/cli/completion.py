@@ -71,13 +71,15 @@ def completion(options: argparse.Namespace) -> int:
 
 def _state_dir(options: argparse.Namespace) -> Path:
     """As `config` finds it, without what takes time."""
+    from tmuxmcp.machine.stateid import own_directory
+
     named = options.set_state_dir or os.environ.get("TMUXMCP_STATE_DIR")
     home = Path(os.path.expanduser("~"))
     if not named:
         file = Path(options.config).expanduser() if options.config else home / ".config" / "tmuxmcp" / "config.toml"
         with suppress(OSError, tomllib.TOMLDecodeError), file.open("rb") as text:
             named = tomllib.load(text).get("state_dir")
-    return Path(named).expanduser() if isinstance(named, str) else home / ".local" / "state" / "tmuxmcp"
+    return own_directory(Path(named).expanduser()) if isinstance(named, str) else home / ".local" / "state" / "tmuxmcp"
 
 
 def _session_ids(state_dir: Path, gone: bool) -> Iterator[str]:

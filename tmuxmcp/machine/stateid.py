@@ -1,13 +1,27 @@
-"""What names a state directory: one that is made anew on the same machine, or on another, has another name."""
+"""Which state directory is meant, and what names it: one that is made anew, or on another machine, has another name."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 NAME_BYTES = 16
+
+
+def own_directory(path: Path) -> Path:
+    """The directory itself, or one of the user's own beneath it where it is everybody's, as /tmp is.
+
+    So it is in a container that may run as any user.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return path
+    everybodys = stat.S_ISDIR(mode) and mode & stat.S_ISVTX and mode & stat.S_IWOTH
+    return path / str(os.geteuid()) if everybodys else path
 
 
 def state_id(state_dir: Path) -> str:
