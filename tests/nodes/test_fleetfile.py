@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+import tmuxmcp
 from tmuxmcp.config import load_settings
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.faces.tokens import load_tokens, only_token
 from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry, parse
 
 ONE = '[[brokers]]\nname = "n1"\nurl = "https://n1.example:8443/"\n'
@@ -79,6 +82,41 @@ def test_the_kubernetes_folder_names_as_many_brokers_as_there_are_replicas():
     names = parse((folder / "brokers.toml").read_bytes(), folder / "brokers.toml").entries
     assert f"replicas: {len(names)}\n" in (folder / "brokers.yaml").read_text()
     assert list(names) == [f"broker-{number}" for number in range(len(names))]
+
+
+def test_no_token_of_the_kubernetes_folder_opens_more_than_its_own_broker(tmp_path: Path):
+    """A session reads what its broker has: the hash, of that one's token, for no more than `write`."""
+    folder = Path(__file__).parents[2] / "packaging" / "kubernetes"
+    brokers = parse((folder / "brokers.toml").read_bytes(), tmp_path / "brokers.toml").entries
+    for _ in range(2):  # again: nothing is made anew
+        subprocess.run(["sh", folder / "tokens.sh"], cwd=tmp_path, check=True)
+        tokens = {name: (tmp_path / f"{name}.token").read_text() for name in (*brokers, "client")}
+    assert len(set(tokens.values())) == len(brokers) + 1
+    for name, entry in brokers.items():
+        assert str(entry.token_file) == f"/tokens/{name}.token"
+        assert only_token(tmp_path / f"{name}.token") == tokens[name]
+        known = load_tokens(tmp_path / f"{name}.tokens", None)
+        assert known
+        opens = {each for each, token in tokens.items() if known.find(f"Bearer {token}")}
+        assert (opens, [each.scopes for each in known]) == ({name}, [{"read", "write"}])
+        assert not any(token in (tmp_path / f"{name}.tokens").read_text() for token in tokens.values())
+    clients = load_tokens(tmp_path / "gateway.tokens", None)
+    assert clients
+    assert clients.find(f"Bearer {tokens['client']}")
+    made = "\n".join(f"{each.name}" for each in tmp_path.iterdir())
+    recipe = (folder / "kustomization.yaml").read_text()
+    assert all(name in recipe for name in made.split() if name != "client.token")
+
+
+def test_the_recipes_put_no_secret_into_a_variable_and_name_a_version():
+    root = Path(__file__).parents[2]
+    for path in (root / "compose.yaml", *(root / "packaging" / "kubernetes").glob("*.yaml")):
+        text = path.read_text()
+        assert "TMUXMCP_TOKEN:" not in text
+        assert "secretKeyRef" not in text
+        assert "--token-file" in text or path.name not in ("compose.yaml", "brokers.yaml", "gateway.yaml")
+    recipe = (root / "packaging" / "kubernetes" / "kustomization.yaml").read_text()
+    assert f'newTag: "{tmuxmcp.__version__}"' in recipe
 
 
 def test_no_sandbox_lets_anybody_write_to_it(tmp_path: Path):
