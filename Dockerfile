@@ -29,6 +29,9 @@ RUN apt-get update \
 RUN useradd --uid 10001 --user-group --create-home --shell /bin/bash agent \
     && install -d -o agent -g agent -m 1777 /state /work /home/agent \
     && ln -s 10001/tmux.sock /state/tmux.sock
+# Who may run this program may not read it: so nobody else of its user sees what it was started with, from its first
+# instant on. What a health check starts gets nothing of the container's environment.
+RUN install -m 0111 /usr/bin/env /usr/local/bin/unseen-env
 COPY --from=build /opt/tmuxmcp /opt/tmuxmcp
 ENV PATH=/opt/tmuxmcp/bin:$PATH \
     HOME=/home/agent \
@@ -42,9 +45,9 @@ WORKDIR /work
 VOLUME /state
 # The tmux server is what sessions live in; the broker beside it answers or its process is gone.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s \
-    CMD ["sh", "-c", "cd /state; cd $(id -u) 2>/dev/null; tmux -N -S tmux.sock display-message -p ok"]
-# Somebody has to collect what sessions leave behind: tini is process 1.
-ENTRYPOINT ["tini", "-s", "--", "tmuxmcp"]
+    CMD ["unseen-env", "-i", "sh", "-c", "cd /state; cd $(id -u) 2>/dev/null; tmux -N -S tmux.sock display-message -p ok"]
+# As process 1 it puts tini in its place, to collect what sessions leave behind, with an environment without secrets.
+ENTRYPOINT ["tmuxmcp"]
 CMD ["serve"]
 
 FROM slim AS workbench

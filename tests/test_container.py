@@ -133,10 +133,68 @@ def test_agent_works_in_a_hardened_container(agent: Contained) -> None:
     assert agent.execute("cat", "/proc/1/comm") == "tini\n"
 
 
+SECRETS = {name: f"canary-{name}" for name in ("TMUXMCP_TOKEN", "OPENAI_API_KEY", "DATABASE_URL", "SOME_WORD")}
+GIVEN = [word for pair in SECRETS.items() for word in ("-e", "=".join(pair))]
+
+SHOWN = """
+for each in /proc/[0-9]*; do
+    cat $each/environ $each/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -o 'can[a]ry.*' | sed "s|^|$(cat $each/comm) |"
+done
+for each in /proc/1/fd/*; do timeout 0.2 cat $each </dev/null; done 2>/dev/null | grep -a 'can[a]ry'
+cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c ^PATH=
+"""
+"""Prints what shows one of the secrets, and then how many processes show their variables at all."""
+
+USERS = [
+    pytest.param([], id="the image's user"),
+    pytest.param(["--user", "4321:8765"], id="any user"),
+    pytest.param(["--user", "0:0"], id="root"),
+]
+"""Who the container runs as."""
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_no_process_shows_the_containers_secrets(
+    engine: Engine, image: str, volume: str, tmp_path: Path, user: list[str]
+) -> None:
+    """Neither process 1, nor the server, nor a person's terminal that was attached for long."""
+    with Contained(engine, image, volume, tmp_path, *GIVEN, *user) as agent:
+        agent.call("create_session", name="shared")
+        for words in (["attach", "shared"], ["attach", "--take", "shared"], ["watch", "shared"], ["list", "--watch"]):
+            engine("exec", "-dt", agent.container, "tmuxmcp", *words)
+        begun = "pgrep -fc 'tmuxmcp (watch|list)|attach( -r)? -t'"
+        eventually(lambda: int(agent.run(begun)["output"]) >= 4, 20)
+        *shown, count = agent.run(SHOWN)["output"].splitlines()
+        assert not shown
+        assert int(count) >= 9
+        assert agent.run("tr '\\0' '\\n' </proc/1/environ | grep -c ^PATH=")["output"] == "1\n"  # it can be read
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_what_the_container_was_given_is_still_known(
+    engine: Engine, image: str, volume: str, tmp_path: Path, user: list[str]
+) -> None:
+    flags = [*GIVEN, "-e", "TMUXMCP_ENV_ALLOW=OPENAI_API_KEY,SOME_WORD", "-e", "TMUXMCP_COLS=100"]
+    with Contained(engine, image, volume, tmp_path, *flags, *user) as agent:
+        assert agent.run("echo $OPENAI_API_KEY/$SOME_WORD/$DATABASE_URL")["output"] == (
+            "canary-OPENAI_API_KEY/canary-SOME_WORD/\n"
+        )
+        assert agent.run("stty size")["output"] == "24 100\n"
+
+
 def health_check() -> list[str]:
     """The words of the image's, as the engine starts them."""
     words = next(line for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("    CMD ["))
     return list(json.loads(words.strip().removeprefix("CMD ")))
+
+
+def test_a_health_check_is_not_looked_into(agent: Contained) -> None:
+    """It is started with all that the container has: who may not read its program does not see its variables."""
+    agent.run("true")
+    assert agent.execute(*health_check()) == "ok\n"
+    program = agent.execute("sh", "-c", f"command -v {health_check()[0]}").strip()
+    assert agent.run(f"test -x {program} && cat {program}")["exit_code"] == 1
+    assert agent.execute(program, "-i", "env") == ""
 
 
 def test_a_volume_of_an_earlier_image_stays_in_use(engine: Engine, image: str, volume: str, tmp_path: Path) -> None:

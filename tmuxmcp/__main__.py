@@ -17,10 +17,20 @@ def run() -> NoReturn:
     Taking half a thousand modules apart is a twelfth of what a short command costs.
     """
     _open_missing_streams()
+    _keep_our_variables()
     ended: list[int] = []
     atexit.register(_end_at_once, ended)  # before all others, so that it is called after them
     ended.append(main())
     sys.exit(ended[0])
+
+
+def _keep_our_variables() -> None:
+    """Show those that may hold secrets to no other program of our user."""
+    from tmuxmcp.machine import ourselves
+
+    ourselves.leave_process_1()
+    ourselves.take_over()
+    ourselves.hide()
 
 
 def _open_missing_streams() -> None:

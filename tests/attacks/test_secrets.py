@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent import ANEW, Agent, ToolFailed
+from tests.agent import ANEW, Agent, ToolFailed, eventually
 from tests.conftest import a_state_dir
 from tests.service import SLOW, TOKEN_FILE, TOKENS, Service
 from tmuxmcp.sandbox import landlock
@@ -83,6 +83,23 @@ def test_no_process_of_a_server_on_http_shows_its_secrets(state_dir: Path) -> No
             assert client.get("/metrics").status_code == 401
     finally:
         service.stop()
+
+
+@pytest.mark.parametrize("words", [["list", "--watch"], ["serve"]])
+def test_no_command_that_stays_shows_its_secrets(state_dir: Path, words: list[str]) -> None:
+    """As of a person who looks at the sessions of a container, with all variables of that."""
+    env = {"HOME": str(state_dir), "PATH": os.environ["PATH"], "TERM": "xterm", **CANARIES}
+    argv = [sys.executable, "-m", "tmuxmcp", *words, "--state-dir", str(state_dir)]
+    person, terminal = os.openpty()
+    process = subprocess.Popen(argv, env=env, stdin=terminal, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    try:
+        ours = psutil.Process(process.pid)
+        eventually(lambda: b"PATH=" in shown(ours) and not holds_canary(shown(ours)))
+    finally:
+        process.kill()
+        process.wait()
+        os.close(person)
 
 
 def test_what_is_withheld_is_still_known(state_dir: Path) -> None:

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING
 import anyio
 
 from tmuxmcp.cli import output
+from tmuxmcp.machine.environment import is_usual
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
+
+DRAWING_NAMES = ("TERM", "COLORTERM", "NCURSES_")
+"""How the names of variables begin that say how to draw on the terminal, beside the usual ones."""
 
 KNOWN_TYPES = ("xterm-256color", "xterm", "vt100")
 """Terminal types of which newer terminals understand as much as tmux needs, the best first."""
@@ -29,8 +33,11 @@ async def command(broker: Broker, session_id: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Variables for a tmux that shows itself on our terminal, whose type may have no entry here (terminfo(5))."""
-    found = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
+    """Variables for a tmux that shows itself on our terminal, whose type may have no entry here (terminfo(5)).
+
+    No others: any program of our user reads them, for as long as the person watches.
+    """
+    found = {name: value for name, value in os.environ.items() if is_usual(name) or name.startswith(DRAWING_NAMES)}
     term = found.get("TERM", "")
     if term and not _has_entry(term):
         known = next(filter(_has_entry, KNOWN_TYPES), term)

@@ -2,15 +2,19 @@
 
 Whoever runs as its user reads the environment of a process in /proc, as it was when its program began, and its children
 inherit it. So a server takes all but the usual variables out, and keeps them in its memory alone, into which nobody may
-look.
+look. Process 1 of a container has them as well, for as long as the container runs: there we start anew below an init,
+without them, and get them by a pipe.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import sys
+from contextlib import suppress
 
-from tmuxmcp.machine.environment import is_usual
+from tmuxmcp.machine.environment import is_secret_name, is_usual
 
 _withheld: dict[str, str] = {}
 """As `os.environ`, which they are taken from, there is one of it in a process."""
@@ -20,10 +24,48 @@ ENVIRONMENT_FIELD = 47
 
 PR_SET_DUMPABLE = 4
 
+HANDED_ON = "TMUXMCP_HANDED_ON"
+"""The variable that names the descriptor of the pipe."""
+
+PIPE_BYTES = 1 << 20
+"""So much a pipe holds that is of no privileged user's (pipe(7))."""
+
+INIT = ("tini", "-s", "--")
+"""The program that is process 1 in our place, and its options."""
+
 
 def environment() -> dict[str, str]:
     """The variables that this process was started with, also those that are withheld from its environment."""
     return {**_withheld, **os.environ}
+
+
+def leave_process_1() -> None:
+    """As the first process of a container, put an init in our place, and have it start us: it collects orphans.
+
+    It is started with the usual variables alone: all others we get by a pipe, which is empty before there is a session.
+    """
+    if os.getpid() != 1 or sys.platform != "linux" or not shutil.which(INIT[0]):
+        return
+    handed = b"".join(name + b"=" + value + b"\0" for name, value in os.environb.items() if not _is_usual(name))
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    with suppress(OSError):  # the user has many pipes
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    if os.write(writer, handed) < len(handed):
+        sys.exit(f"tmuxmcp: the variables of this container are too long: {len(handed)} bytes")
+    os.set_inheritable(reader, True)
+    usual = {name: value for name, value in os.environb.items() if _is_usual(name)}
+    os.execvpe(INIT[0], [*INIT, *sys.orig_argv], usual | {HANDED_ON.encode(): str(reader).encode()})
+
+
+def take_over() -> None:
+    """Take in the variables that process 1 handed on."""
+    pipe = os.environ.pop(HANDED_ON, "")
+    if pipe:
+        with open(int(pipe), "rb") as file:
+            handed = file.read()
+        for entry in handed.split(b"\0")[:-1]:
+            name, _, value = entry.partition(b"=")
+            os.environb[name] = value
 
 
 def withhold() -> None:
@@ -37,6 +79,13 @@ def withhold() -> None:
         _blank()
 
 
+def hide() -> None:
+    """Have the kernel show others no unusual variable, where one of ours seems to hold a secret; all stay ours."""
+    if sys.platform == "linux" and any(map(is_secret_name, os.environ)):
+        os.environ.update(dict(os.environ))  # copied to another place in memory
+        _blank()
+
+
 def _blank() -> None:
     """Overwrite them where the kernel shows them: there they stay whatever becomes of the variables."""
     import ctypes
@@ -45,9 +94,13 @@ def _blank() -> None:
         words = file.read().rpartition(b")")[2].split()
     start, end = (int(word) for word in words[ENVIRONMENT_FIELD : ENVIRONMENT_FIELD + 2])
     for entry in ctypes.string_at(start, end - start).split(b"\0"):
-        if not is_usual(os.fsdecode(entry.partition(b"=")[0])):
+        if not _is_usual(entry.partition(b"=")[0]):
             ctypes.memset(start, 0, len(entry))
         start += len(entry) + 1
+
+
+def _is_usual(name: bytes) -> bool:
+    return is_usual(os.fsdecode(name))
 
 
 def refuse_to_be_looked_into() -> None:
