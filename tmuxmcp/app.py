@@ -149,7 +149,7 @@ def _only(error: BaseException) -> BaseException:
 def run_stdio(settings: Settings) -> None:
     """Serve MCP on stdin and stdout until the client goes or a signal comes; for a process that ends then."""
     setup_logging(settings.log_level, settings.log_format)
-    _warn_of_root()
+    _warn(settings)
     # All that is imported anywhere below, so that `freeze` keeps it out of every later collection.
     import tmuxmcp.broker.broker
     import tmuxmcp.faces.mcp
@@ -170,9 +170,14 @@ def _traced(settings: Settings) -> AbstractContextManager[None]:
     return traces.sent()
 
 
-def _warn_of_root() -> None:
+def _warn(settings: Settings) -> None:
+    """Say what a person would not expect of sessions."""
     if os.geteuid() == 0:
         log.warning("sessions run as root: what an agent runs in them may change this whole machine")
+    shown = ourselves.shown_above() if settings.sandbox == "none" and settings.fleet == "off" else {}
+    if shown:
+        told = ", ".join(f"{name} of process {pid} ({program})" for name, (pid, program) in shown.items())
+        log.warning("sessions run as the same user as processes above this one, and can read there: %s", told)
 
 
 async def serve_stdio(settings: Settings) -> None:
@@ -205,7 +210,7 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
         InvalidArgument, PermissionDenied, IoError: the address or the tokens are not right.
     """
     setup_logging(settings.log_level, settings.log_format)
-    _warn_of_root()
+    _warn(settings)
     import tmuxmcp.faces.http
     import tmuxmcp.faces.listener
     import tmuxmcp.programs.machine  # noqa: F401  # as all of these

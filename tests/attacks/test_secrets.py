@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -100,6 +101,23 @@ def test_no_command_that_stays_shows_its_secrets(state_dir: Path, words: list[st
         process.kill()
         process.wait()
         os.close(person)
+
+
+def test_secrets_of_processes_above_are_told(state_dir: Path) -> None:
+    """They are not ours to hide, and sessions read them."""
+    env = {"HOME": str(state_dir), "PATH": os.environ["PATH"], "SSH_AUTH_SOCK": "/tmp/agent", **CANARIES}
+    serve = shlex.join([sys.executable, "-m", "tmuxmcp", "serve", "--state-dir", str(state_dir)])
+
+    def said(*more: str) -> str:
+        script = f"{serve} {shlex.join(more)} </dev/null; true"  # the shell stays
+        return subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=True).stderr
+
+    told = said()
+    assert "OPENAI_API_KEY of process" in told
+    assert "(sh)" in told
+    assert "SSH_AUTH_SOCK" not in told
+    assert not holds_canary(told)
+    assert "of process" not in said("--sandbox", "auto")
 
 
 def test_what_is_withheld_is_still_known(state_dir: Path) -> None:

@@ -92,6 +92,25 @@ def test_all_is_well_and_shells_are_tried(cli):
     assert subprocess.run(["pgrep", "-f", f"{temporary}/tm-"], capture_output=True, check=False).stdout == b""
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a process 1")
+def test_secrets_of_processes_above_are_told(cli):
+    above = ["sh", "-c", '"$@"; true', "sh"]  # it stays
+    first = ["unshare", "--pid", "--fork", "--mount-proc"]
+    words = [sys.executable, "-m", "tmuxmcp", "doctor", "--json"]
+
+    def told(*argv: str) -> dict:
+        env = cli.env | QUICK | {"SOME_TOKEN": "of-mine"}
+        done = subprocess.run([*argv, *words], env=env, cwd=cli.work, capture_output=True, timeout=SOON_S)
+        assert b"of-mine" not in done.stdout
+        return next(each for each in json.loads(done.stdout)["checks"] if each["name"] == "variables")
+
+    assert re.search(r"SOME_TOKEN of process \d+ \(sh\)", told(*above)["message"])
+    if subprocess.run([*first, "true"], capture_output=True, check=False).returncode == 0:
+        check = told(*first, *above)
+        assert (check["ok"], "SOME_TOKEN of process 1 (sh)" in check["message"]) == (False, True)
+        assert told(*first)["ok"]  # it is process 1 itself, and hides them
+
+
 def test_each_check_has_its_paragraph_in_the_docs(cli):
     page = Path(__file__).parents[2] / "docs" / "howto" / "when-something-is-wrong.md"
     _, _, checked = page.read_text().partition("\n## A check of `tmuxmcp doctor` fails\n")

@@ -97,6 +97,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("fleet", lambda: surroundings.check_fleet(settings)),
         ("ray", rayhere.check_ray),
         ("user", surroundings.check_user),
+        ("variables", lambda: surroundings.check_variables(settings.sandbox)),
         ("container", lambda: surroundings.check_container(settings.state_dir)),
         ("clients", lambda: surroundings.check_clients(home(), os.environ)),
     ]

@@ -22,6 +22,7 @@ from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.faces.address import is_loopback, parse_address
 from tmuxmcp.faces.tokens import TOKEN_VARIABLE, load_tokens
 from tmuxmcp.machine.filesystem import file_system_of
+from tmuxmcp.machine.ourselves import shown_above
 from tmuxmcp.machine.secretvalue import check_source
 from tmuxmcp.sandbox import sandbox
 from tmuxmcp.tmux.held import user_name
@@ -210,6 +211,19 @@ def check_user() -> DoctorCheck:
     return DoctorCheck("user", True, said)
 
 
+def check_variables(wish: SandboxWish) -> DoctorCheck:
+    """Whether sessions can read secrets that a process above us was started with."""
+    shown = {} if _keeps_files_apart(wish) else shown_above()
+    if not shown:
+        return DoctorCheck("variables", True, "no process above this one shows a secret to sessions")
+    told = ", ".join(f"{name} of process {pid} ({program})" for name, (pid, program) in shown.items())
+    message = f"sessions can read, unless in a sandbox: {told}"
+    if all(pid != 1 for pid, _ in shown.values()):
+        return DoctorCheck("variables", True, message)
+    fix = "Start the container without --init: tmuxmcp hides them from sessions. Or give it files of mode 600."
+    return DoctorCheck("variables", False, message, fix)
+
+
 def check_container(state_dir: Path) -> DoctorCheck:
     """Whether this is a container, and one that sessions can live in."""
     kind = container_kind(os.environ)
@@ -222,7 +236,7 @@ def check_container(state_dir: Path) -> DoctorCheck:
         remarks.append(f"logs are gone with it unless {state_dir} is a volume")
     if _orphans_are_collected():
         return DoctorCheck("container", True, "; ".join(remarks))
-    fix = "Start the container with --init, or put tini before its command."
+    fix = "Put tini into the image, which tmuxmcp then starts; or start the container with --init."
     return DoctorCheck("container", False, f"{kind}: what sessions leave behind stays as zombies", fix)
 
 

@@ -99,6 +99,30 @@ def _blank() -> None:
         start += len(entry) + 1
 
 
+def shown_above() -> dict[str, tuple[int, str]]:
+    """Variables that seem to hold a secret, and that a process above us shows to any program of our user.
+
+    Returns:
+        of each, by its name, the nearest such process: its id, and what it is called.
+    """
+    from tmuxmcp.machine import proc  # late: each command of the command line loads this module
+
+    found: dict[str, tuple[int, str]] = {}
+    pid = os.getppid()
+    while pid > 0:
+        with suppress(OSError):
+            own = os.stat(f"/proc/{pid}").st_uid == os.geteuid()  # of one that is closed it says root
+            for entry in proc.environment(pid) if own else ():
+                name, _, value = os.fsdecode(entry).partition("=")
+                if is_secret_name(name) and value and not value.startswith("/"):  # a socket's path, say
+                    found.setdefault(name, (pid, proc.name(pid)))
+        try:
+            pid = proc.stat(f"/proc/{pid}").parent
+        except OSError:
+            break
+    return found
+
+
 def _is_usual(name: bytes) -> bool:
     return is_usual(os.fsdecode(name))
 
