@@ -103,6 +103,31 @@ def test_no_command_that_stays_shows_its_secrets(state_dir: Path, words: list[st
         os.close(person)
 
 
+AS_PROCESS_1 = ["unshare", "--pid", "--fork", "--mount-proc"]
+
+SHOWN_BY_PROCESS_1 = (
+    "tr '\\0' '\\n' </proc/1/environ; cat /proc/1/fd/* </dev/null & sleep 0.3; kill $!; echo ${#GITHUB_TOKEN}"
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="only root makes a process 1")
+def test_process_1_hands_its_variables_on(state_dir: Path, tmp_path: Path) -> None:
+    """As in a container, with the shell as its init (tests/test_container.py has the real one)."""
+    if subprocess.run([*AS_PROCESS_1, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("there are no new process ids here")
+    init = tmp_path / "tini"
+    init.write_text('#!/bin/sh\nshift 2\n"$@"\nexit $?\n')
+    init.chmod(0o755)
+    env = CANARIES | {"HOME": str(state_dir), "PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "xterm"}
+    env |= {"TMUXMCP_ENV_ALLOW": "GITHUB_TOKEN", "OPENED_WITH": "x" * 100_000}
+    words = [*AS_PROCESS_1, sys.executable, "-m", "tmuxmcp", "run", SHOWN_BY_PROCESS_1, "--state-dir", str(state_dir)]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60 * SLOW, check=True)
+    assert "PATH=" in done.stdout
+    assert not holds_canary(done.stdout)
+    assert "OPENED_WITH" not in done.stdout
+    assert done.stdout.endswith(f"{len(CANARIES['GITHUB_TOKEN'])}\n")
+
+
 def test_secrets_of_processes_above_are_told(state_dir: Path) -> None:
     """They are not ours to hide, and sessions read them."""
     env = {"HOME": str(state_dir), "PATH": os.environ["PATH"], "SSH_AUTH_SOCK": "/tmp/agent", **CANARIES}
