@@ -29,10 +29,14 @@ RUN apt-get update \
 RUN useradd --uid 10001 --user-group --create-home --shell /bin/bash agent \
     && install -d -o agent -g agent -m 1777 /state /work /home/agent \
     && ln -s 10001/tmux.sock /state/tmux.sock
-# Who may run this program may not read it: so nobody else of its user sees what it was started with, from its first
-# instant on. What a health check starts gets nothing of the container's environment.
-RUN install -m 0111 /usr/bin/env /usr/local/bin/unseen-env
 COPY --from=build /opt/tmuxmcp /opt/tmuxmcp
+# Who may run a program and not read it is not shown what it was started with either, from its first instant on
+# (PR_SET_DUMPABLE in prctl(2)): sessions see nothing of `docker exec ... tmuxmcp` and of health checks. Other programs go
+# by the usual Python, whose processes can be seen and debugged.
+RUN install -m 0111 /usr/bin/env /usr/local/bin/unseen-env \
+    && install -m 0111 "$(realpath /opt/tmuxmcp/bin/python)" /opt/tmuxmcp/bin/unseen-python \
+    && printf '%s\n' '#!/opt/tmuxmcp/bin/unseen-python' 'import sys' 'sys.executable = "/opt/tmuxmcp/bin/python"' \
+        'from tmuxmcp.__main__ import run' 'run()' >/opt/tmuxmcp/bin/tmuxmcp
 ENV PATH=/opt/tmuxmcp/bin:$PATH \
     HOME=/home/agent \
     LANG=C.UTF-8 \

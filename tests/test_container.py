@@ -139,7 +139,7 @@ GIVEN = [word for pair in SECRETS.items() for word in ("-e", "=".join(pair))]
 SHOWN = """
 for each in /proc/[0-9]*; do
     cat $each/environ $each/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -o 'can[a]ry.*' | sed "s|^|$(cat $each/comm) |"
-done
+done 2>/dev/null
 for each in /proc/1/fd/*; do timeout 0.2 cat $each </dev/null; done 2>/dev/null | grep -a 'can[a]ry'
 cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c ^PATH=
 """
@@ -168,6 +168,9 @@ def test_no_process_shows_the_containers_secrets(
         assert not shown
         assert int(count) >= 9
         assert agent.run("tr '\\0' '\\n' </proc/1/environ | grep -c ^PATH=")["output"] == "1\n"  # it can be read
+        refused = agent.run("cat /proc/[0-9]*/environ 2>&1 >/dev/null | grep -c 'Permission denied'")["output"]
+        # The server; and what `exec` started, from its first instant on.
+        assert int(refused) == 3
 
 
 @pytest.mark.parametrize("user", USERS)
@@ -188,13 +191,17 @@ def health_check() -> list[str]:
     return list(json.loads(words.strip().removeprefix("CMD ")))
 
 
-def test_a_health_check_is_not_looked_into(agent: Contained) -> None:
+def test_what_the_engine_starts_is_not_looked_into(agent: Contained) -> None:
     """It is started with all that the container has: who may not read its program does not see its variables."""
     agent.run("true")
     assert agent.execute(*health_check()) == "ok\n"
-    program = agent.execute("sh", "-c", f"command -v {health_check()[0]}").strip()
-    assert agent.run(f"test -x {program} && cat {program}")["exit_code"] == 1
-    assert agent.execute(program, "-i", "env") == ""
+    assert agent.execute(health_check()[0], "-i", "env") == ""
+    for name in (health_check()[0], "unseen-python"):
+        assert agent.run(f'program=$(command -v {name}) && test -x "$program" && cat "$program"')["exit_code"] == 1
+    assert agent.execute("sh", "-c", 'head -1 "$(command -v tmuxmcp)"') == "#!/opt/tmuxmcp/bin/unseen-python\n"
+    # What sessions and the server start goes by the usual one: it is looked at, to tell when a program is ready.
+    told = agent.call("run_process", argv=["python", "-c", "import sys; print(sys.executable)"])
+    assert told["stdout"] == "/opt/tmuxmcp/bin/python\n"
 
 
 def test_a_volume_of_an_earlier_image_stays_in_use(engine: Engine, image: str, volume: str, tmp_path: Path) -> None:
