@@ -66,7 +66,7 @@ async def test_answers_of_a_text_and_of_a_program(parsing: Parsing):
     assert found == [
         SimpleCommand(("cd", "/h/x"), (), ("/w",)),
         SimpleCommand(("bash", "-c", "a >y"), (), ("/w", "/h/x")),
-        SimpleCommand(("a",), ("y",), ("/w", "/h/x")),
+        SimpleCommand(("a",), ("y",), ("/w", "/h/x"), written=("y",)),
         SimpleCommand(
             ("b", "\udcff"), (), ("/w", "/h/x"), True, (SimpleCommand(("bash",)), SimpleCommand(("a",), ("y",)))
         ),

@@ -338,3 +338,27 @@ def test_nothing_runs_unseen(commands: Parsed, pieces: list[str]):
         )
         if mark.exists():
             assert {"rm", None} & {argv[0] for argv in argvs(commands(text)) if argv}
+
+
+@for_each(
+    ("text", "argv", "files"),
+    [
+        ("tee < a b c", ("tee", "b", "c"), ("a",)),
+        ("rm >a -rf <b x", ("rm", "-rf", "x"), ("a", "b")),
+        ("rm 2>&1 x", ("rm", "x"), ()),
+        ("rm >&2 -rf x", ("rm", "-rf", "x"), ()),
+        (">a rm x", ("rm", "x"), ("a",)),
+        ("rm <<E -rf\nb\nE", ("rm", "-rf"), ()),
+        ("rm <<<b >a -rf /", ("rm", "-rf", "/"), ("a",)),
+        ("rm >a $X -rf", ("rm", None, "-rf"), ("a",)),
+    ],
+)
+def test_words_behind_a_redirection_are_the_commands(commands: Parsed, text: str, argv: tuple[str], files: tuple[str]):
+    (found,) = commands(text)
+    assert (found.argv, found.files) == (argv, files)
+
+
+def test_words_behind_a_redirection_of_several_are_the_last_ones(commands: Parsed):
+    assert ("rm", "-rf", "/") in argvs(commands("a | rm >x -rf /"))
+    assert ("rm", "x") in argvs(commands("bash 2>&1 -c 'rm x'"))
+    assert commands("cd >/dev/null /etc; rm x")[-1].cwds == (None,)

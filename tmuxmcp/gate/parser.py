@@ -38,7 +38,10 @@ def commands_of(request: dict[str, Any]) -> list[Any]:
         if id(each.argv) not in got:
             got[id(each.argv)] = [(inner.argv[:1], inner.files) for inner in unwrapped(each)][:MOST_GOT]
     return [
-        (each.argv, each.files, each.cwds, each.fed, [one for command in each.gets for one in got[id(command.argv)]])
+        (
+            *(each.argv, each.files, each.cwds, each.fed, each.written, each.untold),
+            [one for command in each.gets for one in got[id(command.argv)]],
+        )
         for each in found
     ]
 

@@ -73,8 +73,10 @@ class Parsing(Helper):
                     tuple(cwds),
                     fed,
                     tuple(SimpleCommand(tuple(a), tuple(f)) for a, f in gets),
+                    written=tuple(written),
+                    untold=tuple(untold),
                 )
-                for argv, files, cwds, fed, gets in answer
+                for argv, files, cwds, fed, written, untold, gets in answer
             ]
         except (ValueError, TypeError):
             self.close()

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tmuxmcp.latedataclass import dataclass
 
@@ -65,6 +65,9 @@ MOST_CWDS = 16
 MOST_GOT = 16
 """So many commands are known of which one gets the output."""
 
+MOST_UNTOLD = 8
+"""So many words that cannot be known are kept as they were written."""
+
 MOST_DEPTH = 100
 """Deeper nesting counts as not understood: it would exhaust our own stack."""
 
@@ -85,6 +88,10 @@ class SimpleCommand:
     """Commands whose output it gets: by a pipe, or by a substitution in its words or redirections."""
     assigned: Word = ""
     """Of an assignment, `NAME=`: the value."""
+    written: tuple[Word, ...] = ()
+    """Those of `files` that are opened to be written."""
+    untold: tuple[str, ...] = ()
+    """How the words were written that cannot be known, those of redirections included."""
 
     @property
     def program(self) -> Word:
@@ -138,6 +145,15 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
+class _Opened(NamedTuple):
+    """What redirections open, and what stands behind them."""
+
+    files: list[Word]
+    written: list[Word]
+    untold: list[str]
+    behind: list[Node]
+
+
 class _Walk:
     """One pass over the tree, in the order of the text."""
 
@@ -173,16 +189,26 @@ class _Walk:
             self._pipe(before, ends)
 
     def _command(self, node: Node) -> None:
-        words = [child for child in node.named_children if "redirect" not in child.type]
+        words = [child for child in node.named_children if not _is_redirect(child)]
         words = [child for child in words if child.type != "variable_assignment"]
         argv = tuple(self._word(child) for child in words)
         first = _text(words[0]) if argv else ""
         if argv and isinstance(argv[0], str) and (GLOB.search(first) or first.startswith("^")):
             argv = (None, *argv[1:])
-        inside = [child for child in node.named_children if "redirect" in child.type]
+        inside = [child for child in node.named_children if _is_redirect(child)]
         fed = any(self._feeds(child) for child in inside)
-        files = self._files(inside)
-        self.found.append(SimpleCommand(argv, files, self.cwds, fed))
+        opened = self._opened(inside)
+        untold = [_text(child) for child, word in zip(words, argv, strict=True) if word is None] + opened.untold
+        self.found.append(
+            SimpleCommand(
+                argv,
+                tuple(opened.files),
+                self.cwds,
+                fed,
+                written=tuple(opened.written),
+                untold=tuple(untold[:MOST_UNTOLD]),
+            )
+        )
         if argv and argv[0] in ("cd", "pushd", "popd"):
             self._change_directory(argv)
 
@@ -210,30 +236,65 @@ class _Walk:
 
     def _redirect(self, node: Node, before: int, ends: list[int]) -> None:
         """What stands behind a statement concerns every command in it."""
-        body = next((end for child, end in zip(node.named_children, ends, strict=True) if _is_body(child)), before)
+        body = next(
+            (end for child, end in zip(node.named_children, ends, strict=True) if not _is_redirect(child)), before
+        )
         first, rest = self.found[before:body], self.found[body:]
         # A pipe behind `<<END` belongs to the redirection, as the grammar has it.
         self.found[before:body] = [replace(each, gets=merged(each.gets, rest)) for each in first]
         self.found[body:] = [replace(each, gets=merged(each.gets, first)) for each in rest]
-        redirects = [child for child in node.named_children if "redirect" in child.type]
-        files = self._files(redirects)
+        redirects = [child for child in node.named_children if _is_redirect(child)]
+        opened = self._opened(redirects)
         fed = any(self._feeds(child) for child in redirects)
         inside = self.found[before:] or [SimpleCommand((), cwds=self.cwds)]
-        self.found[before:] = [replace(each, files=each.files + files, fed=each.fed or fed) for each in inside]
+        self.found[before:] = [
+            replace(
+                each,
+                files=(*each.files, *opened.files),
+                written=(*each.written, *opened.written),
+                untold=(*each.untold, *opened.untold)[:MOST_UNTOLD],
+                fed=each.fed or fed,
+            )
+            for each in inside
+        ]
+        if opened.behind:
+            self._words_behind(opened.behind, before, node.named_children[0].type == "command")
+
+    def _words_behind(self, nodes: list[Node], before: int, one: bool) -> None:
+        """`rm >file -rf x`: words behind a redirection are the command's, or the last one's of several."""
+        words = tuple(map(self._word, nodes))
+        untold = [_text(node) for node, word in zip(nodes, words, strict=True) if word is None]
+        for at in range(before, before + 1 if one else len(self.found)):
+            each = self.found[at]
+            self.found[at] = replace(each, argv=(*each.argv, *words), untold=(*each.untold, *untold)[:MOST_UNTOLD])
+            if each.program in ("cd", "pushd", "popd"):
+                self.cwds = (None,)
 
     def _feeds(self, node: Node) -> bool:
         return node.type != "file_redirect" or any(child.type.startswith("<") for child in node.children)
 
-    def _files(self, redirects: list[Node]) -> tuple[Word, ...]:
+    def _opened(self, redirects: list[Node]) -> _Opened:
         """What redirections open; `2>&1` opens nothing."""
-        found: list[Word] = []
+        opened = _Opened([], [], [], [])
         for node in redirects:
-            found += self._files([child for child in node.named_children if "redirect" in child.type])
+            inner = self._opened([child for child in node.named_children if _is_redirect(child)])
+            opened.files.extend(inner.files)
+            opened.written.extend(inner.written)
+            opened.untold.extend(inner.untold)
+            opened.behind.extend(inner.behind)
             words = [child for child in node.named_children if child.type != "file_descriptor"]
+            if node.type == "heredoc_redirect":
+                opened.behind.extend(node.children_by_field_name("argument"))
+            if node.type != "file_redirect" or not words:
+                continue
+            opened.behind.extend(words[1:])  # the grammar takes them for files, too
             duplicates = any(child.type in (">&", "<&") for child in node.children)
-            if node.type == "file_redirect" and words and not (duplicates and re.match(r"\d*-?\Z", _text(words[-1]))):
-                found.append(self._word(words[-1]))
-        return tuple(found)
+            if not (duplicates and re.match(r"\d*-?\Z", _text(words[0]))):
+                word = self._word(words[0])
+                opened.files.append(word)
+                opened.written.extend([word] if any(">" in child.type for child in node.children) else [])
+                opened.untold.extend([_text(words[0])] if word is None else [])
+        return opened
 
     # ---- words ---------------------------------------------------------------------------------
 
@@ -279,9 +340,9 @@ class _Walk:
         return re.sub(r'\\([\\$`"\n])', lambda found: "" if found[1] == "\n" else found[1], inside)
 
 
-def _is_body(node: Node) -> bool:
-    """Whether a part of a redirected statement is the statement."""
-    return "redirect" not in node.type
+def _is_redirect(node: Node) -> bool:
+    """Whether a part of a redirected statement is no part of the statement."""
+    return "redirect" in node.type
 
 
 def _text(node: Node) -> str:
