@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from collections.abc import Iterator
 
-from tmuxmcp.gate.shelltext import SimpleCommand, Word, words_of
+from tmuxmcp.gate.shelltext import GLOB, SimpleCommand, Word, words_of
 from tmuxmcp.gate.wrapped import basename
 
 NOT_FILES = words_of(
@@ -49,12 +50,17 @@ def paths_of(command: SimpleCommand) -> Iterator[Word]:
         for word in command.argv[1:]:
             words += [None] if word is None else _files_in(word)
     for word in words:
-        if word is None:
-            yield None
-        elif os.path.isabs(word):
-            yield os.path.normpath(word).replace("//", "/")
-        else:
-            yield from (os.path.normpath(os.path.join(cwd, word)) if cwd else None for cwd in command.cwds)
+        yield from absolute(word, command.cwds)
+
+
+def absolute(word: Word, cwds: tuple[str | None, ...]) -> Iterator[Word]:
+    """The absolute paths that a word can name; None: not known."""
+    if word is None:
+        yield None
+    elif os.path.isabs(word):
+        yield os.path.normpath(word).replace("//", "/")
+    else:
+        yield from (os.path.normpath(os.path.join(cwd, word)) if cwd else None for cwd in cwds)
 
 
 def _files_in(word: str) -> list[Word]:
@@ -64,6 +70,30 @@ def _files_in(word: str) -> list[Word]:
     if word.startswith("-"):
         return [value] if equals and value else [word[word.index("/") :]] if "/" in word else []
     return [word, value] if equals and value else [word]
+
+
+def is_path(value: str, pattern: str) -> bool:
+    """A pattern that ends with `/*` means the directory, too."""
+    return fnmatch.fnmatchcase(value, pattern) or (pattern.endswith("/*") and value == pattern[:-2])
+
+
+def may_be_path(value: str, pattern: str) -> bool:
+    """The same, where a glob of the shell's may stand for anything that begins and ends as it does."""
+    if is_path(value, pattern):
+        return True
+    if not GLOB.search(value):
+        return False
+    begin, end = _literal_ends(value)
+    first, last = _literal_ends(pattern.replace("[*]", "\\*"))
+    if first == last and not GLOB.search(first):  # the pattern is no glob itself
+        return first.startswith(begin) and first.endswith(end)
+    return (first.startswith(begin) or begin.startswith(first)) and (last.endswith(end) or end.endswith(last))
+
+
+def _literal_ends(pattern: str) -> tuple[str, str]:
+    """What stands before the first and behind the last special character."""
+    parts = GLOB.split(pattern)
+    return parts[0].replace("\\", ""), parts[-1].rpartition("]")[2].replace("\\", "")
 
 
 def hosts_of(command: SimpleCommand) -> Iterator[Word]:

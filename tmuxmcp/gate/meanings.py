@@ -6,14 +6,13 @@ A program's own rules for its options are followed: clusters, abbreviations, opt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tmuxmcp.gate.commandfacts import NETWORK_DEVICE
+from tmuxmcp.gate.machineharm import ends_machine, writes_disk
+from tmuxmcp.gate.optionwords import Match, both, either, is_option, operands, options
 from tmuxmcp.gate.shelltext import TEXT_SHELLS, SimpleCommand, Word, words_of
 from tmuxmcp.gate.wrapped import basename, takes_value
-
-Match = bool | None
-"""None: it cannot be told."""
 
 GIT_VALUED = words_of("-C -c --git-dir --work-tree --namespace --super-prefix --config-env --attr-source")
 """Options of git itself that take the next word."""
@@ -53,10 +52,10 @@ def _removes_tree(name: str, command: SimpleCommand) -> Match:
         return False
     recursive: Match = False
     forced: Match = False
-    for option in _options(command.argv[1:]):
-        recursive = _either(recursive, _is_option(option, "rR", "--recursive"))
-        forced = _either(forced, _is_option(option, "f", "--force"))
-    return _both(recursive, forced)
+    for option in options(command.argv[1:]):
+        recursive = either(recursive, is_option(option, "rR", "--recursive"))
+        forced = either(forced, is_option(option, "f", "--force"))
+    return both(recursive, forced)
 
 
 # ---- a forced push ---------------------------------------------------------------------------------
@@ -71,13 +70,13 @@ def _pushes_by_force(name: str, command: SimpleCommand) -> Match:
     elif name != "git-push":
         return False
     match: Match = False
-    for option in _options(words, PUSH_VALUED):
+    for option in options(words, PUSH_VALUED):
         # --force-with-lease and --force-if-includes as well; they have --force for a beginning.
         long = option is not None and option.startswith("--force-")
-        mirrors = _is_option(option, "", "--mirror")
-        match = _either(match, _either(long or mirrors, _is_option(option, "f", "--force")))
-    for word in _operands(words, PUSH_VALUED):
-        match = _either(match, None if word is None else word.startswith("+"))
+        mirrors = is_option(option, "", "--mirror")
+        match = either(match, either(long or mirrors, is_option(option, "f", "--force")))
+    for word in operands(words, PUSH_VALUED):
+        match = either(match, None if word is None else word.startswith("+"))
     return match
 
 
@@ -107,7 +106,7 @@ def _runs_download(name: str, command: SimpleCommand) -> Match:
     if not _is_interpreter(name):
         return False
     from_network = _gets_download(command)
-    return False if from_network is False else _both(from_network, _reads_program(name, command.argv[1:]))
+    return False if from_network is False else both(from_network, _reads_program(name, command.argv[1:]))
 
 
 def _is_interpreter(name: str) -> bool:
@@ -122,7 +121,7 @@ def _bare(name: str) -> str:
 def _gets_download(command: SimpleCommand) -> Match:
     match: Match = any(file is not None and NETWORK_DEVICE.match(file) is not None for file in command.files)
     for each in command.gets:
-        match = _either(match, None if each.program is None else _downloads(each))
+        match = either(match, None if each.program is None else _downloads(each))
     return match
 
 
@@ -161,61 +160,11 @@ def _gives_program(name: str, option: str) -> bool:
     return bool(re.match(rf"-\w*[{INTERPRETERS[name]}]", option))
 
 
-# ---- words -----------------------------------------------------------------------------------------
-
-
-def _options(words: Sequence[Word], valued: frozenset[str] = frozenset()) -> Iterator[Word]:
-    """The options among words, and what may be one; operands may stand between them."""
-    for word, is_operand in _told_apart(words, valued):
-        if not is_operand:
-            yield word
-
-
-def _operands(words: Sequence[Word], valued: frozenset[str] = frozenset()) -> Iterator[Word]:
-    for word, is_operand in _told_apart(words, valued):
-        if is_operand:
-            yield word
-
-
-def _told_apart(words: Sequence[Word], valued: frozenset[str]) -> Iterator[tuple[Word, bool]]:
-    """Each word, and whether it is an operand for sure, known or not; values of options are left out."""
-    at, ended = 0, False
-    while at < len(words):
-        word = words[at]
-        if ended:
-            yield word, True
-        elif word == "--":
-            ended = True
-        elif word is None:
-            yield None, False
-        elif word in valued:
-            at += 1
-        else:
-            yield word, not (word.startswith("-") and len(word) > 1)
-        at += 1
-
-
-def _is_option(word: Word, letters: str, long: str) -> Match:
-    """Whether a word has one of the letters in a cluster, or is a long option, perhaps cut short."""
-    if word is None:
-        return None
-    if word.startswith("--"):
-        given = word.partition("=")[0]
-        return len(given) > 2 and long.startswith(given)
-    return any(letter in word[1:] for letter in letters)
-
-
-def _either(one: Match, other: Match) -> Match:
-    return True if one is True or other is True else (None if one is None or other is None else False)
-
-
-def _both(one: Match, other: Match) -> Match:
-    return False if one is False or other is False else (None if one is None or other is None else True)
-
-
 MEANINGS: dict[str, Callable[[str, SimpleCommand], Match]] = {
     "remove-tree": _removes_tree,
     "force-push": _pushes_by_force,
     "run-download": _runs_download,
+    "end-machine": ends_machine,
+    "write-disk": writes_disk,
 }
 """What the condition `does` can name."""

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
-from tmuxmcp.gate.commandfacts import hosts_of, paths_of
-from tmuxmcp.gate.meanings import Match, match_meaning
-from tmuxmcp.gate.shelltext import GLOB, SimpleCommand, Word
+from tmuxmcp.gate.commandfacts import hosts_of, is_path, may_be_path, paths_of
+from tmuxmcp.gate.meanings import match_meaning
+from tmuxmcp.gate.optionwords import Match, both, either
+from tmuxmcp.gate.shelltext import SimpleCommand, Word
 from tmuxmcp.gate.wrapped import basename
 from tmuxmcp.latedataclass import dataclass
 
@@ -198,18 +199,10 @@ def match_words(patterns: Sequence[str], words: Sequence[Word]) -> Match:
         last, row = row, [row[0] if pattern == "**" else False]
         for at, word in enumerate(words):
             if pattern == "**":
-                row.append(_or(last[at + 1], row[at]))
+                row.append(either(last[at + 1], row[at]))
             else:
-                row.append(_and(last[at], None if word is None else fnmatch.fnmatchcase(word, pattern)))
+                row.append(both(last[at], None if word is None else fnmatch.fnmatchcase(word, pattern)))
     return row[-1]
-
-
-def _and(one: Match, other: Match) -> Match:
-    return False if one is False or other is False else one and other
-
-
-def _or(one: Match, other: Match) -> Match:
-    return True if one is True or other is True else (None if one is None or other is None else False)
 
 
 def _command(rule: Rule, action: Action, command: SimpleCommand) -> Match:
@@ -225,32 +218,8 @@ def _command(rule: Rule, action: Action, command: SimpleCommand) -> Match:
 
 
 def _path(rule: Rule, action: Action, command: SimpleCommand) -> Match:
-    match = _is_path if rule.action == "allow" else _may_be_path
+    match = is_path if rule.action == "allow" else may_be_path
     return _several(rule, [*action.paths, *paths_of(command)], rule.path, match)
-
-
-def _is_path(value: str, pattern: str) -> bool:
-    """A pattern that ends with `/*` means the directory, too."""
-    return fnmatch.fnmatchcase(value, pattern) or (pattern.endswith("/*") and value == pattern[:-2])
-
-
-def _may_be_path(value: str, pattern: str) -> bool:
-    """The same, where a glob of the shell's may stand for anything that begins and ends as it does."""
-    if _is_path(value, pattern):
-        return True
-    if not GLOB.search(value):
-        return False
-    begin, end = _literal_ends(value)
-    first, last = _literal_ends(pattern.replace("[*]", "\\*"))
-    if first == last and not GLOB.search(first):  # the pattern is no glob itself
-        return first.startswith(begin) and first.endswith(end)
-    return (first.startswith(begin) or begin.startswith(first)) and (last.endswith(end) or end.endswith(last))
-
-
-def _literal_ends(pattern: str) -> tuple[str, str]:
-    """What stands before the first and behind the last special character."""
-    parts = GLOB.split(pattern)
-    return parts[0].replace("\\", ""), parts[-1].rpartition("]")[2].replace("\\", "")
 
 
 def _host(rule: Rule, action: Action, command: SimpleCommand) -> Match:
@@ -269,7 +238,7 @@ def _secret(rule: Rule, action: Action, command: SimpleCommand) -> Match:
 def _does(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     match: Match = False
     for name in rule.does:
-        match = _or(match, match_meaning(name, command))
+        match = either(match, match_meaning(name, command))
     return match
 
 

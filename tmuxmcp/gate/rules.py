@@ -30,12 +30,19 @@ STANDARD_RULES: list[dict[str, Any]] = [
         "reason": "another user's rights are not for agents; ask the person to do this step",
     },
     {
-        "program": [
-            *("shutdown", "reboot", "halt", "poweroff", "init", "telinit", "mkfs*", "mkswap", "fdisk", "sfdisk"),
-            *("cfdisk", "parted", "wipefs", "blkdiscard", "insmod", "rmmod", "modprobe", "kexec"),
-        ],
+        "program": ["insmod", "rmmod", "modprobe"],
         "action": "deny",
-        "reason": "this ends or changes the machine itself",
+        "reason": "this changes the machine itself",
+    },
+    {
+        "does": "end-machine",
+        "action": "deny",
+        "reason": "this ends the machine or puts it to sleep",
+    },
+    {
+        "does": "write-disk",
+        "action": "deny",
+        "reason": "this writes to a disk past its file system",
     },
     {
         "program": ["rm", "chmod", "chown", "chgrp"],
@@ -48,12 +55,6 @@ STANDARD_RULES: list[dict[str, Any]] = [
         ],
         "action": "deny",
         "reason": "this would take away the system or the whole home directory; name the files inside it",
-    },
-    {
-        "program": ["dd", "shred", "tee"],
-        "path": ["/dev/sd*", "/dev/hd*", "/dev/vd*", "/dev/nvme*", "/dev/mmcblk*", "/dev/mem", "/dev/disk/*"],
-        "action": "deny",
-        "reason": "this writes to a disk past its file system",
     },
     {
         "does": "run-download",

@@ -82,6 +82,7 @@ WRAPPERS = {
     "prlimit": Wrapper("-p --pid -o --output"),
     "systemd-run": Wrapper("-u --unit -p --property -M --machine -H --host --uid --gid -E --setenv --slice"),
     "firejail": Wrapper(),
+    "lvm": Wrapper(),
     "proxychains": Wrapper("-f"),
     "proxychains4": Wrapper("-f"),
     "torsocks": Wrapper(),
@@ -181,7 +182,7 @@ def _after(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[S
     if wrapper is None:
         return []
     if name == "env" and (split := _split_string(words)) is not None:
-        return [replace(command, argv=("env", *split), files=())] if split else [UNKNOWN_COMMAND]
+        return [replace(command, argv=("env", *split), files=(), written=())] if split else [UNKNOWN_COMMAND]
     valued, operands, at = wrapper.valued.split(), wrapper.operands, 0
     set_before: list[SimpleCommand] = []
     while at < len(words):
@@ -215,7 +216,7 @@ def _after(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[S
         return _text(command, None if None in rest else " ".join(word or "" for word in rest))
     if name in APPEND_WORDS:
         rest = (*rest, None)
-    return [*set_before, replace(command, argv=rest, files=())]
+    return [*set_before, replace(command, argv=rest, files=(), written=())]
 
 
 def _split_string(words: tuple[Word, ...]) -> tuple[Word, ...] | None:
