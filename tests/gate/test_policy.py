@@ -150,9 +150,27 @@ def test_decisions(commands: Parsed, entries: list[Any], action: Action, decisio
 def test_verdict_says_which_rule_and_why(commands: Parsed):
     verdict = judged(commands, run("a; rm x"), ALLOW_GIT, DENY_RM | {"reason": "keep files"})
     assert (verdict.rule, verdict.reason) == ("2", "keep files")
-    unsure = judged(commands, run("$X"), DENY_RM)
-    assert "cannot be told" in unsure.reason
+    unsure = judged(commands, run("ls )"), DENY_RM)
+    assert "cannot be told from its text" in unsure.reason
     assert judged(commands, run("sudo x"), "standard").rule == "standard"
+
+
+@for_each(
+    ("rule", "text", "named"),
+    [
+        (DENY_RM, "$X --all", "`$X`"),
+        (DENY_RM, 'bash -c "$TODO"', '`"$TODO"`'),
+        (DENY_RM, "xargs env $(tool) x", "`$(tool)`"),
+        ({"path": "/etc/*", "action": "deny"}, "make -j$(nproc) all", "`-j$(nproc)`"),
+        ({"path": "/etc/*", "action": "deny"}, "cat <$IN $A{1,2} x $C", "`$IN`, `$A{1,2}`, `$C`"),
+        ({"path": "/etc/*", "action": "deny"}, "true; cat x > $OUT; true", "`$OUT`"),
+    ],
+)
+def test_word_that_cannot_be_told_is_named(commands: Parsed, rule: dict[str, Any], text: str, named: str):
+    ruling = judged(commands, run(text), rule)
+    assert ruling.decision == "deny"
+    assert f"what {named} stands for cannot be told" in ruling.reason
+    assert "write the value" in ruling.reason
 
 
 @for_each(

@@ -22,6 +22,9 @@ from tmuxmcp.latedataclass import dataclass
 
 Decision = Literal["allow", "deny", "confirm"]
 
+NAMED_WORDS, NAMED_CHARS = 3, 60
+"""So many words that cannot be told are named in a reason, and so much of each."""
+
 STRICTNESS = {"allow": 0, "confirm": 1, "deny": 2}
 
 
@@ -151,8 +154,20 @@ def _apply(rule: Rule, action: Action, command: SimpleCommand) -> Ruling | None:
         return None
     reason = rule.reason
     if match is None:
-        reason += " (what the command would do cannot be told from its text)"
+        reason += f" ({_not_told(command)})"
     return Ruling(rule.action, reason, rule.label)
+
+
+def _not_told(command: SimpleCommand) -> str:
+    """What cannot be told of a command, and what would be."""
+    if not command.untold:
+        return "what the command would do cannot be told from its text: write it as plain commands, one a line"
+    words = ", ".join(f"`{_shortened(word)}`" for word in command.untold[:NAMED_WORDS])
+    return f"what {words} stands for cannot be told from the text of the command: write the value itself in its place"
+
+
+def _shortened(word: str) -> str:
+    return word if len(word) <= NAMED_CHARS else f"{word[: NAMED_CHARS - 1]}…"
 
 
 def matches(rule: Rule, action: Action, command: SimpleCommand) -> Match:

@@ -139,9 +139,10 @@ def unwrapped(command: SimpleCommand, depth: int = 0) -> Iterator[SimpleCommand]
     if name is None:
         return
     inner = _inner(name, command)
+    unknown = replace(UNKNOWN_COMMAND, untold=command.untold)
     for each in inner:
-        if depth >= NESTED_WRAPPERS:
-            yield UNKNOWN_COMMAND
+        if depth >= NESTED_WRAPPERS or each is UNKNOWN_COMMAND:
+            yield unknown
         else:
             yield from unwrapped(each, depth + 1)
 
