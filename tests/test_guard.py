@@ -122,7 +122,7 @@ async def test_files_that_a_call_opens_and_looks_at(broker: Broker, monkeypatch,
 async def test_rows_of_a_screen_that_have_not_changed_are_not_read_again(broker: Broker, monkeypatch):
     read: list[str] = []
     original = capture._read_row
-    monkeypatch.setattr(capture, "_read_row", lambda line, begins: read.append(line) or original(line, begins))
+    monkeypatch.setattr(capture, "_read_row", lambda line, *rest: read.append(line) or original(line, *rest))
     await broker.create_session("bash", name="a")
     await broker.run("seq -f 'row %g' 15", "a")
     await broker.read(session_id="a", wait_for="ready")

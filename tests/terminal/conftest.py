@@ -57,10 +57,10 @@ class Seed:
 class RealTmux:
     """A tmux server of one test file's own."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, binary: str = "tmux") -> None:
         self._home = home
         environment = ["env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TERM=xterm-256color"]
-        self._argv = [*environment, "tmux", "-u", "-f", "/dev/null", "-S", str(home / "s")]
+        self._argv = [*environment, binary, "-u", "-f", "/dev/null", "-S", str(home / "s")]
         self._shown = 0
         self._terminals: dict[str, str] = {}
         self.run("start-server", ";", "set", "-s", "exit-empty", "off", ";", "set", "-g", "history-limit", "20000")

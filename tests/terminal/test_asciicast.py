@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from contextlib import suppress
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import pytest
@@ -67,6 +68,15 @@ def test_times_count_from_the_films_beginning() -> None:
         {"version": 3, "term": {"cols": 80, "rows": 24}, "timestamp": 104},
         [1.0, "o", "x"],
     ]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_tmux_that_recorded_it_is_told_and_read_back(version: Version) -> None:
+    of = replace(film(*ALL[:2]), start=blank(80, 24, tmux=(3, 6, "b")))
+    header = lines(of, version)[0]
+    assert isinstance(header, dict)
+    assert "3.6b" in (header["env"]["TERM_PROGRAM_VERSION"] if version == 2 else header["term"]["version"])
+    assert read(written(of, version)).start == of.start
 
 
 @pytest.mark.parametrize("version", [2, 3])

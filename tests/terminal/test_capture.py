@@ -85,7 +85,7 @@ def test_known_rows_are_as_if_they_were_read_again(captures: list[list[str]]) ->
 def test_only_rows_that_are_new_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     original = capture._read_row
-    monkeypatch.setattr(capture, "_read_row", lambda line, begins: read.append(line) or original(line, begins))
+    monkeypatch.setattr(capture, "_read_row", lambda line, *rest: read.append(line) or original(line, *rest))
     known = KnownRows()
     for lines, news in [
         (["a", "b", "b", "", ""], ["a", "b", ""]),

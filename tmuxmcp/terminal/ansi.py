@@ -15,6 +15,7 @@ from tmuxmcp.terminal.render import sgr
 from tmuxmcp.terminal.sgr import SGR, restyled
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 from tmuxmcp.terminal.styledtext import UNSTYLED, StyledText, StyleLetters, joined, sanitized
+from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
 
 if TYPE_CHECKING:
     from tmuxmcp.terminal.textscreen import TextScreen
@@ -32,13 +33,14 @@ def ansi(
     row: int = 0,
     inside: bool | None = None,
     style: Style = PLAIN_STYLE,
+    version: TmuxVersion = OLDEST_VERSION,
 ) -> PlainText:
     """Give the text that `plain` gives, with its colours.
 
     Args:
         style: the style before it, as `style_behind` gives it; the rest is as in `plain`.
     """
-    cleaner = StyledCleaner(cols, rows, row, style)
+    cleaner = StyledCleaner(cols, rows, row, style, version)
     found = parts(data, cols, rows, col=col, inside=inside, cleaner=cleaner)
     text, shown = sanitized(joined([part.text for part in found]))
     return PlainText(cleaner.palette.drawn(text), shown, cleaner.drew_above)
@@ -49,8 +51,15 @@ class StyledCleaner(Cleaner):
 
     palette: StyleLetters
 
-    def __init__(self, cols: int, rows: int, row: int = 0, style: Style = PLAIN_STYLE) -> None:
-        super().__init__(cols, rows, row)
+    def __init__(
+        self,
+        cols: int,
+        rows: int,
+        row: int = 0,
+        style: Style = PLAIN_STYLE,
+        version: TmuxVersion = OLDEST_VERSION,
+    ) -> None:
+        super().__init__(cols, rows, row, version)
         self.palette = StyleLetters()
         self._style = sgr(PLAIN_STYLE, style).encode()
         self._letter = self.palette.letter(style)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from tmuxmcp.terminal.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.redraw import redraw
 from tmuxmcp.terminal.replay import blank
+from tmuxmcp.terminal.widths import TmuxVersion, version_of
 
 Version = Literal[2, 3]
 
@@ -75,12 +76,27 @@ def _header(film: Film, version: Version) -> dict[str, Any]:
         header["env"] = {"TERM": film.term}
     elif film.term:
         header["term"]["type"] = film.term
+    if tmux := film.start.state.tmux:
+        said = "{}.{}{}".format(*tmux)
+        if version == 2:
+            header["env"] = header.get("env", {}) | {"TERM_PROGRAM": "tmux", "TERM_PROGRAM_VERSION": said}
+        else:
+            header["term"]["version"] = f"tmux {said}"
     return header
+
+
+def _tmux(header: dict[str, Any]) -> TmuxVersion | None:
+    """The tmux that recorded a cast, where the header says so: it counts the columns."""
+    env = _inner(header, "env")
+    said = _string(_inner(header, "term").get("version"))
+    if env.get("TERM_PROGRAM") == "tmux":
+        said = f"tmux {_string(env.get('TERM_PROGRAM_VERSION'))}"
+    return version_of(said) if said.startswith("tmux") else None
 
 
 def _events(film: Film) -> Iterator[tuple[int, str, str]]:
     printed, typed = Utf8(), Utf8()
-    if film.start != blank(film.start.cols, film.start.rows, film.start.offset):
+    if film.start != blank(film.start.cols, film.start.rows, film.start.offset, film.start.state.tmux):
         yield film.begin_ms, "o", printed.text(redraw(film.start))
     for each in film.moments:
         match each:
@@ -130,7 +146,7 @@ def read(lines: Iterable[bytes]) -> Film:
     moments = list(_moments(header, numbered))
     cols, rows = _size(header)
     return Film(
-        start=blank(cols, rows),
+        start=blank(cols, rows, tmux=_tmux(header)),
         begin_ms=0,
         end_ms=moments[-1].ms if moments else 0,
         moments=moments,

@@ -17,7 +17,7 @@ from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.sgr import restyled
 from tmuxmcp.terminal.sheet import LINE_DRAWING
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
-from tmuxmcp.terminal.widths import char_width, text_width
+from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, char_width, text_width
 
 _TOKEN = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|([\x0e\x0f])|\x1b.|([^\x1b\x0e\x0f]+)", re.S)
 
@@ -70,7 +70,9 @@ class _CapturedRow(NamedTuple):
 class KnownRows:
     """The rows of one capture; those that stand in the next one as well are not read again."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: TmuxVersion = OLDEST_VERSION) -> None:
+        self.version = version
+        """Of the tmux that captured them."""
         self._rows: dict[str, _CapturedRow] = {}
 
     def styled(self, lines: Iterable[str]) -> list[Styled]:
@@ -90,7 +92,7 @@ class KnownRows:
         for line in lines:
             row = known.get(line) or self._rows.get(line)
             if row is None or row.begins != carried:
-                row = _read_row(line, carried)
+                row = _read_row(line, carried, self.version)
             known[line] = row
             rows.append(row)
             carried = row.ends
@@ -98,7 +100,7 @@ class KnownRows:
         return rows
 
 
-def _read_row(line: str, begins: tuple[Style, bool]) -> _CapturedRow:
+def _read_row(line: str, begins: tuple[Style, bool], version: TmuxVersion) -> _CapturedRow:
     """Read one row, into which this carries over."""
     style, drawing = begins
     stretches: list[tuple[Style, str]] = []
@@ -115,7 +117,7 @@ def _read_row(line: str, begins: tuple[Style, bool]) -> _CapturedRow:
         stretches = [(style, line.translate(LINE_DRAWING) if drawing else line)]
     styled = _tidy(stretches)
     clean, changed = sanitize("".join([text for _, text in styled]).rstrip())
-    return _CapturedRow(begins, (style, drawing), styled, clean, changed, _reversed(styled))
+    return _CapturedRow(begins, (style, drawing), styled, clean, changed, _reversed(styled, version))
 
 
 def _tidy(stretches: list[tuple[Style, str]]) -> Styled:
@@ -136,7 +138,7 @@ def _unseen(style: Style) -> bool:
     return style.bg is None and not (style.reverse or style.underline or style.strike or style.overline)
 
 
-def _reversed(row: Styled) -> list[tuple[int, str]]:
+def _reversed(row: Styled, version: TmuxVersion) -> list[tuple[int, str]]:
     """Stretches in reverse video, without the blanks around them: a menu's bar is often as wide as the menu."""
     if not any(style.reverse for style, _ in row):
         return []
@@ -147,12 +149,12 @@ def _reversed(row: Styled) -> list[tuple[int, str]]:
         bare = text.strip()
         if reverse and bare:
             before = len(text) - len(text.lstrip())
-            found.append((col + text_width(text[:before]), sanitize(bare)[0]))
-        col += text_width(text)
+            found.append((col + text_width(text[:before], version), sanitize(bare)[0]))
+        col += text_width(text, version)
     return found
 
 
-def clip(lines: list[str], cols: int) -> list[str]:
+def clip(lines: list[str], cols: int, version: TmuxVersion = OLDEST_VERSION) -> list[str]:
     """Rows of one capture cut to `cols` columns; each with all its attributes, so that it can be drawn alone."""
     rows = []
     style, drawing = "", False
@@ -166,7 +168,7 @@ def clip(lines: list[str], cols: int) -> list[str]:
             elif token[2]:
                 drawing = token[2] == "\x0e"
             for char in (token[3] or "").translate(LINE_DRAWING if drawing else {}):
-                width += char_width(char)
+                width += char_width(char, version)
                 if width <= cols:
                     made.append(char)
         rows.append("".join(made))

@@ -12,6 +12,7 @@ from typing import Any
 
 from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.widths import counted_alike
 
 D = Doubt
 
@@ -60,6 +61,8 @@ class Doubtful(Screen):
             self._needs({D.WRAP, D.MARGINS}, _POSITION_DOUBTS)
         if _MAY_BE_DRAWN_LINE.search(data) and self._charset_in_doubt():
             self.doubts.add(D.GRID)
+        if D.WIDTHS in self.doubts and not counted_alike(data):
+            self.doubts |= _POSITION_DOUBTS
         super().draw(data)
         self.doubts.discard(D.LAST)
 

@@ -37,8 +37,10 @@ class Doubt(StrEnum):
     SHAPE = "shape"
     MODES = "modes"
     """Of the mouse, of pasting and of keys: nothing that is drawn depends on them."""
+    WIDTHS = "widths"
+    """Which version of tmux counts the columns; no byte tells it."""
 
 
-ALL_DOUBTS = frozenset(Doubt)
+ALL_DOUBTS = frozenset(Doubt) - {Doubt.WIDTHS}
 SHOWN_DOUBTS = frozenset({Doubt.SIZE, Doubt.PARSER, Doubt.GRID, Doubt.CURSOR, Doubt.VISIBLE})
 """In doubt of one of these, what is shown may be wrong. The title and the cursor's shape are told apart."""

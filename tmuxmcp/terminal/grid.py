@@ -84,7 +84,9 @@ class Row(list[Cell]):
     def split_wide(self, col: int) -> None:
         """Blank both halves of a wide character that an edit at this column cuts in two; no colour of it stays."""
         if 0 < col < len(self) and self[col].width == 0:
-            self[col - 1] = self[col] = BLANK
+            self[col] = BLANK
+            if self[col - 1].width == 2:  # else it is a half that tmux 3.4 put one column too far
+                self[col - 1] = BLANK
 
     def fit(self, cols: int) -> None:
         """Cut or lengthen."""

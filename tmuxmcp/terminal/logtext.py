@@ -15,6 +15,7 @@ from tmuxmcp.terminal.plain import (
     unfinished,
 )
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Snapshot
+from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
 
 _LEAST_HELD_BYTES = 64 * 1024
 """Bytes of a log that are made text at once, where there are as many."""
@@ -24,14 +25,23 @@ class LogText:
     """Clean text: whole lines, and what a full-screen program drew as the one line it becomes."""
 
     def __init__(
-        self, cols: int, rows: int, *, colours: bool = False, before: Snapshot | None = None, last_state: bool = False
+        self,
+        cols: int,
+        rows: int,
+        *,
+        colours: bool = False,
+        before: Snapshot | None = None,
+        last_state: bool = False,
+        version: TmuxVersion = OLDEST_VERSION,
     ) -> None:
         """Begin on an empty screen, or on what was shown before.
 
         Args:
             last_state: lines wait until nothing can be drawn over them; else they come as soon as they end.
+            version: of the tmux that counts its columns, where the screen before does not say it.
         """
         self.cols, self.rows = cols, rows
+        self._version = (before and before.state.tmux) or version
         self._last_state = last_state
         self._waiting: list[bytes] = []
         """What was fed and not looked at yet."""
@@ -82,10 +92,10 @@ class LogText:
         inside, col, self._col = self._inside, self._col, 0
         self._inside = ends_full_screen(data, inside)
         if not self._colours:
-            return plain(data, self.cols, self.rows, col=col, inside=inside).text
+            return plain(data, self.cols, self.rows, col=col, inside=inside, version=self._version).text
         style = self._style
         self._style = style_behind(data, style, inside=inside)
-        return ansi(data, self.cols, self.rows, col=col, inside=inside, style=style).text
+        return ansi(data, self.cols, self.rows, col=col, inside=inside, style=style, version=self._version).text
 
 
 def film_text(film: Film, *, colours: bool = False) -> Iterator[str]:

@@ -23,6 +23,7 @@ from tmuxmcp.terminal.forward import (
     without_styles,
 )
 from tmuxmcp.terminal.sanitize import sanitize as sanitize
+from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
 
 if TYPE_CHECKING:
     from tmuxmcp.terminal.snapshot import SavedCursor
@@ -60,7 +61,14 @@ class TextPart:
 
 
 def plain(
-    data: bytes, cols: int, rows: int = 24, *, col: int = 0, row: int = 0, inside: bool | None = None
+    data: bytes,
+    cols: int,
+    rows: int = 24,
+    *,
+    col: int = 0,
+    row: int = 0,
+    inside: bool | None = None,
+    version: TmuxVersion = OLDEST_VERSION,
 ) -> PlainText:
     """Give the text that a command printed, as logical lines joined by newlines.
 
@@ -74,8 +82,9 @@ def plain(
         col: the cursor's column before it, as `column_behind` gives it.
         row: the cursor's row before it: what is drawn above that is not shown.
         inside: a full-screen program was drawing before it, whose line was given with its beginning; None: unknown.
+        version: of the tmux that counts its columns.
     """
-    cleaner = Cleaner(cols, rows, row)
+    cleaner = Cleaner(cols, rows, row, version)
     text = "".join([part.text for part in parts(data, cols, rows, col=col, inside=inside, cleaner=cleaner)])
     return PlainText(*sanitize(text), cleaner.drew_above)
 
@@ -86,9 +95,10 @@ class Cleaner:
     palette: StyleLetters | None = None
     """The text gets styles."""
 
-    def __init__(self, cols: int, rows: int, row: int = 0) -> None:
-        """`row`: where the data begin."""
+    def __init__(self, cols: int, rows: int, row: int = 0, version: TmuxVersion = OLDEST_VERSION) -> None:
+        """`row`: where the data begin; `version`: of the tmux that counts its columns."""
         self.cols, self.rows = max(cols, 1), max(rows, 1)
+        self._version = version
         self.drew_above = False
         self._row = row
         self._style = b""
@@ -141,7 +151,7 @@ class Cleaner:
     def _screen(self, rows: int, row: int) -> TextScreen:
         from tmuxmcp.terminal.textscreen import TextScreen  # late: most output needs none
 
-        return TextScreen(self.cols, rows, row, self.palette)
+        return TextScreen(self.cols, rows, row, self.palette, self._version)
 
     def _text_of(self, screen: TextScreen) -> str:
         return screen.text()
@@ -389,22 +399,22 @@ def out_of_reach(data: bytes, end: int, rows: int) -> int:
     return cut if not moved or data.count(b"\n", moved, cut) > rows else 0
 
 
-def column_behind(line: bytes, cols: int) -> int:
+def column_behind(line: bytes, cols: int, version: TmuxVersion = OLDEST_VERSION) -> int:
     """The cursor's column behind a begun line; `cols` when the row is full."""
     rest = IGNORED_SEQUENCE.sub(b"", line).translate(None, DROPPED_BYTES)
     if rest.isascii() and rest.decode().isprintable():
         return (len(rest) - 1) % max(cols, 1) + 1 if rest else 0
     from tmuxmcp.terminal.textscreen import TextScreen
 
-    screen = TextScreen(cols, 1)
+    screen = TextScreen(cols, 1, version=version)
     screen.feed(line)
     return screen.cursor.x
 
 
-def row_behind(data: bytes, cols: int, rows: int, row: int, inside: bool) -> int:
+def row_behind(data: bytes, cols: int, rows: int, row: int, inside: bool, version: TmuxVersion = OLDEST_VERSION) -> int:
     """The cursor's row behind some bytes, if they began in `row`; `inside`: a full-screen program was drawing."""
     from tmuxmcp.terminal.textscreen import TextScreen
 
-    screen = TextScreen(cols, rows, row)
+    screen = TextScreen(cols, rows, row, version=version)
     screen.feed(b"\x1b[?1049h" * inside + data)
     return screen.cursor.y

@@ -12,6 +12,7 @@ from tmuxmcp.terminal.doubts import ALL_DOUBTS, SHOWN_DOUBTS, Doubt
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.terminal.widths import TmuxVersion
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,27 @@ class ReplayGap:
     offset: int
 
 
-def blank(cols: int, rows: int, offset: int = 0) -> Snapshot:
-    """Give an empty screen."""
-    return Screen(cols, rows).snapshot(offset)
+def blank(cols: int, rows: int, offset: int = 0, tmux: TmuxVersion | None = None) -> Snapshot:
+    """Give an empty screen.
+
+    Args:
+        tmux: what counts its columns, if that is known.
+    """
+    screen = Screen(cols, rows)
+    screen.count_as(tmux)
+    return screen.snapshot(offset)
 
 
 STRING_ENDS = re.compile(rb"[^\x1b]\x1b\\")
 """Ends whatever string it may be in; after another escape it may be a part of one."""
 
 
-def beginning(cols: int, rows: int, offset: int, *, size_known: bool = True) -> Snapshot:
+def beginning(
+    cols: int, rows: int, offset: int, tmux: TmuxVersion | None = None, *, size_known: bool = True
+) -> Snapshot:
     """Give an empty screen in place of one that is not known."""
     doubts = tuple(sorted(ALL_DOUBTS - {Doubt.SIZE} if size_known else ALL_DOUBTS))
-    screen = blank(cols, rows, offset)
+    screen = blank(cols, rows, offset, tmux)
     return replace(screen, state=replace(screen.state, doubts=doubts), approximate=True)
 
 
@@ -60,6 +69,7 @@ class Replay:
         Args:
             gaps: offsets at which output was lost.
         """
+        self._tmux = start.state.tmux
         self._go_on(start, doubts_of(start))
         events: list[SizeChange | ReplayGap] = [*resizes, *(ReplayGap(each) for each in gaps)]
         self._events = sorted((each for each in events if each.offset > start.offset), key=lambda each: each.offset)
@@ -71,6 +81,7 @@ class Replay:
         """Stand at a screen of which something may be wrong, or nothing."""
         doubtful = set(doubts)
         self._screen = Doubtful(1, 1) if doubtful else Screen(1, 1)
+        self._screen.count_as(self._tmux)
         self._stream = Stream(self._screen)
         self._stream.restore(screen)
         if isinstance(self._screen, Doubtful):
@@ -142,6 +153,12 @@ class Replay:
         screen, doubts = self._stream.snapshot(self.offset), self.doubts
         state = replace(screen.state, doubts=tuple(sorted(doubts)))
         return replace(screen, state=state, approximate=bool(doubts & SHOWN_DOUBTS))
+
+
+def counted_by(screen: Snapshot, tmux: TmuxVersion | None) -> Snapshot:
+    """A screen whose columns are counted by this tmux; where that is not known, they are in doubt."""
+    doubts = set(screen.state.doubts) - {Doubt.WIDTHS} if tmux else {*doubts_of(screen), Doubt.WIDTHS}
+    return replace(screen, state=replace(screen.state, tmux=tmux, doubts=tuple(sorted(doubts))))
 
 
 def doubts_of(screen: Snapshot) -> frozenset[Doubt]:

@@ -2,9 +2,10 @@
 
 pyte 0.8.2 raises on real output, has no alternate screen, prints what it should swallow and moves about 1 MB/s.
 `Screen` keeps its methods and replaces what they do (`pages.py`, `sheet.py`, `moves.py`); `stream.py` replaces its
-parser. Cells are those of `snapshot.py`, and `dirty` is not kept. Where terminals differ, tmux 3.3a decides: programs
-in a pane are told that they run in tmux. Nothing here raises on any bytes, and no state grows without a bound. Pure:
-no I/O; questions to the terminal stay unanswered, because tmux has already answered them.
+parser. Cells are those of `snapshot.py`, and `dirty` is not kept. Where terminals differ, tmux decides, for programs in
+a pane are told that they run in it: 3.3a, but for the columns of characters, which are those of the session's version
+(`widths.py`). Nothing here raises on any bytes, and no state grows without a bound. Pure: no I/O; questions to the
+terminal stay unanswered, because tmux has already answered them.
 
 What pyte gives to replays, pictures and recordings: the interface, that is the names and arguments of 34 methods,
 `columns`, `lines`, `cursor`, `margins` and `tabstops`; how a screen begins (`__init__`); and `set_title`. Its
@@ -55,6 +56,7 @@ class Screen(Pages, pyte.Screen):  # type: ignore[misc]  # cursor and margins ar
             drawing=self.drawing,
             shifted=self.shifted,
             last_char=self.last_char,
+            tmux=self.tmux,
             saved=self._saved,
             saved_by_alternate=self._saved_by_alternate,
             under=_cells(self.under),
@@ -75,6 +77,7 @@ class Screen(Pages, pyte.Screen):  # type: ignore[misc]  # cursor and margins ar
     def restore(self, snapshot: Snapshot) -> None:
         """Become what a snapshot says."""
         self.columns, self.lines = snapshot.cols, snapshot.rows
+        self.count_as(snapshot.state.tmux or self.tmux)
         self.reset()
         state, cursor = snapshot.state, snapshot.cursor
         self.grid = _grid(snapshot.grid, state.wrapped)

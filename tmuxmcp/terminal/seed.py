@@ -16,12 +16,20 @@ from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.sgr import SGR
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Cursor, SavedCursor, Snapshot
 from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.terminal.widths import TmuxVersion
 
 TAIL_BYTES = 64 * 1024
 """As many bytes of the log as tell the pen: programs set it anew on every row."""
 
 
-def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes = b"", offset: int = 0) -> Snapshot:
+def seed(
+    facts: str,
+    rows: Sequence[str],
+    under: Sequence[str] = (),
+    tail: bytes = b"",
+    offset: int = 0,
+    tmux: TmuxVersion | None = None,
+) -> Snapshot:
     """Give the screen that tmux tells of.
 
     Args:
@@ -30,6 +38,7 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
         under: those of the main screen, while the alternate one is shown.
         tail: the last bytes printed, `TAIL_BYTES` of them or all.
         offset: bytes of the log that this is the screen of.
+        tmux: the version that tells; None: not known.
 
     Raises:
         ValueError: `facts` is no answer to `looked.SCREEN_STATE_FORMAT`.
@@ -47,7 +56,8 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
         modes=tuple(sorted({mode for mode in known.state.modes if mode not in MODE_FIELDS.values()} | modes)),
         margins=None if (top, bottom) == (0, height - 1) else (top, bottom),
         tab_stops=tab_stops,
-        under=grid(under, cols, height) if alternate else (),
+        under=grid(under, cols, height, tmux) if alternate else (),
+        tmux=tmux,
         under_wrapped=(),
         saved_by_alternate=saved if saved_x != CURSOR_NOT_SAVED else None,
     )
@@ -58,12 +68,12 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
         wraps=numbers["cursor_x"] >= cols,
         shape=known.cursor.shape,
     )
-    return Snapshot(cols, height, grid(rows, cols, height), cursor, alternate, title, offset, state)
+    return Snapshot(cols, height, grid(rows, cols, height, tmux), cursor, alternate, title, offset, state)
 
 
-def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Cells, ...]:
+def grid(rows: Sequence[str], cols: int, height: int, tmux: TmuxVersion | None = None) -> tuple[Cells, ...]:
     """Read rows as `capture-pane -e` prints them; styles carry over from row to row."""
-    screen = Screen(cols * 2, height)  # what tmux gave fewer columns than we do must not wrap
+    screen = captured_screen(cols, height, tmux)
     screen.set_charset(1, drawing=True)  # tmux puts SO and SI around line drawing
     stream = Stream(screen)
     for y, row in enumerate(rows[:height]):
@@ -73,6 +83,14 @@ def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Cells, ...]:
         stream.feed(row.encode("utf-8", "replace"))
         screen.grid.rows[y].fit(cols)
     return tuple(tuple(row[:cols]) for row in screen.grid.rows)
+
+
+def captured_screen(cols: int, height: int, tmux: TmuxVersion | None) -> Screen:
+    """A screen on which captured rows can be printed again."""
+    screen = Screen(cols * 2, height)  # what tmux gave fewer columns than we do must not wrap
+    screen.count_as(tmux)
+    screen.widens = screen.version >= (3, 5)  # 3.4 prints the cell behind one that became wide
+    return screen
 
 
 def _read(facts: str) -> tuple[dict[str, int], set[int], tuple[int, ...], str]:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from tmuxmcp.terminal.grid import Grid, Pen, Pens
 from tmuxmcp.terminal.moves import Moves
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell
-from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width, is_dropped
+from tmuxmcp.terminal.widths import (
+    JOINS_CELLS,
+    MAX_CELL,
+    OLDEST_VERSION,
+    ZERO_WIDTH_JOINER,
+    TmuxVersion,
+    char_width,
+    is_dropped,
+    is_full,
+    joins,
+    makes_wide,
+    stands_alone,
+)
 
 LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·→←↑↓█")
 
@@ -15,6 +27,12 @@ class Sheet(Moves):
 
     keeps_scrolled = False
     """Rows that scroll off are wanted."""
+    tmux: TmuxVersion | None = None
+    """The version of tmux that counts its columns; None: that is not known."""
+    version: TmuxVersion = OLDEST_VERSION
+    """Columns are counted as by this one."""
+    widens = True
+    """What joins a cell can make it wide."""
 
     def __init__(self) -> None:
         self.pens = Pens()
@@ -34,6 +52,10 @@ class Sheet(Moves):
         """The character set in use: 0 or 1."""
         self.last_char = ""
         """What `CSI b` repeats: the ASCII character printed just before it."""
+
+    def count_as(self, tmux: TmuxVersion | None) -> None:
+        """Count columns as this version of tmux."""
+        self.tmux, self.version = tmux, tmux or OLDEST_VERSION
 
     def new_grid(self) -> Grid:
         """An empty grid of its size."""
@@ -61,8 +83,12 @@ class Sheet(Moves):
         last = data[-1]
         if self.drawing[self.shifted]:
             data = data.translate(LINE_DRAWING)
-        if not self.inserts and (data.isascii() or set(map(char_width, data)) == {1}):
+        if not self.inserts and (data.isascii() or self._all_stand_alone(data)):
             self._draw_narrow(data)
+        elif self.version >= JOINS_CELLS:
+            for char in data:
+                if not self._combines(char):
+                    self._draw_char(char, False)
         else:
             joined = False
             for char in data:
@@ -70,6 +96,13 @@ class Sheet(Moves):
                     self._draw_char(char, joined)
                 joined = char == ZERO_WIDTH_JOINER
         self.last_char = last if last.isascii() else ""
+
+    def _all_stand_alone(self, data: str) -> bool:
+        """Whether each character takes a column of its own."""
+        version = self.version
+        if any(not stands_alone(char, version) for char in data):
+            return False
+        return version < JOINS_CELLS or data[0].isascii() or not self._cell_before().endswith(ZERO_WIDTH_JOINER)
 
     def _draw_narrow(self, text: str) -> None:
         cursor, columns = self.cursor, self.columns
@@ -106,9 +139,9 @@ class Sheet(Moves):
 
     def _draw_char(self, char: str, joined: bool) -> None:
         """Print a character, or add it to the one before: what takes no column, and what follows a joiner."""
-        width = char_width(char)
+        width = char_width(char, self.version)
         if width == 0:
-            if not is_dropped(char):
+            if not is_dropped(char, self.version):
                 self._join(char, joined)
             return
         cursor = self.cursor
@@ -147,6 +180,49 @@ class Sheet(Moves):
     def _before_cursor(self) -> int:
         col = self.cursor.x - 1
         return col - (self.grid.rows[self.cursor.y][col].width == 0)
+
+    def _cell_before(self) -> str:
+        """What stands in the cell before the cursor, and ends there; nothing at column 0."""
+        col = self._before_cursor()
+        row = self.grid.rows[self.cursor.y]
+        return row[col].text if self.cursor.x > 0 and col + row[col].width == self.cursor.x else ""
+
+    def _combines(self, char: str) -> bool:
+        """As tmux does it since 3.4: add a character to the cell before the cursor, if it belongs there.
+
+        Whether it is done with: what has no column is lost where it cannot be added.
+        """
+        version = self.version
+        if char.isascii() or is_dropped(char, version):
+            return not char.isascii()
+        lone = char_width(char, version) == 0
+        cell = self._cell_before()
+        if not cell:
+            return lone
+        if not lone and not (joined := joins(cell, char, version)):
+            return joined is None
+        if is_full(cell, char, version):
+            return lone
+        self._join(char, False)
+        if self.widens and makes_wide(cell, char, version):
+            self._widen()
+        return True
+
+    def _widen(self) -> None:
+        """Make the cell before the cursor wide; 3.4 has the right half one column too far."""
+        cursor, row, col = self.cursor, self.grid.rows[self.cursor.y], self.cursor.x - 1
+        if row[col].width != 1:
+            return
+        if cursor.x >= self.columns:
+            cursor.x -= self.version < (3, 7)
+            return
+        half = cursor.x + (self.version < (3, 5))
+        row.split_wide(half + 1)
+        if half == cursor.x:
+            row[col] = row[col]._replace(width=2)
+        if half < self.columns:
+            row[half] = Cell("", row[col].style, 0)
+        cursor.x += 1
 
     def _join(self, char: str, joined: bool) -> None:
         """Add a character to the cell before the cursor; at column 0 there is none."""

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.terminal.widths import TmuxVersion
 
 Colour = int | tuple[int, int, int] | None
 """`None` for the terminal's own, 0-255 of the palette, or red, green and blue of 0-255 each."""
@@ -126,6 +127,8 @@ class HiddenState:
     under: tuple[Cells, ...] = ()
     """The main screen, while the alternate one is shown; rows of any length after a resize."""
     under_wrapped: tuple[int, ...] = ()
+    tmux: TmuxVersion | None = None
+    """The version of tmux that counts its columns; None: that is not known."""
     unfinished: bytes = b""
     """The start of a sequence whose end has not come; a few KiB at most. Fed again, it leaves the parser as it was."""
     doubts: tuple[str, ...] = ()
@@ -180,8 +183,9 @@ def to_data(snapshot: Snapshot) -> dict[str, Any]:
     state = data["state"]
     state["under"] = [_row_data(row, styles) for row in snapshot.state.under]
     state["unfinished"] = snapshot.state.unfinished.decode("latin-1")
-    if not state["doubts"]:
-        del state["doubts"]
+    for name in ("doubts", "tmux"):
+        if not state[name]:
+            del state[name]
     for holder in (state, state["saved"], state["saved_by_alternate"]):
         if holder:
             holder["pen"] = styles.setdefault(Style(*holder["pen"]), len(styles))
@@ -252,6 +256,7 @@ def _state(data: dict[str, Any], styles: list[Style], cols: int) -> HiddenState:
             "under": tuple(_row(row, styles, cols) for row in data["under"]),
             "unfinished": data["unfinished"].encode("latin-1"),
             "doubts": tuple(data.get("doubts", ())),
+            "tmux": tuple(data["tmux"]) if data.get("tmux") else None,
         }
     )
 
@@ -262,7 +267,8 @@ def _row(runs: list[list[Any]], styles: list[Style], cols: int) -> Cells:
         style = styles[number]
         follows = [*texts[1:], " "]
         for text, after in zip(texts, follows, strict=True):
-            cells.append(Cell(text, style, 0 if text == "" else 2 if after == "" else 1))
+            wide = after == "" and not (len(text) == 1 and text.isascii())  # tmux 3.4 has halves behind letters
+            cells.append(Cell(text, style, 0 if text == "" else 2 if wide else 1))
     return (*cells, *[BLANK] * (cols - len(cells)))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tmuxmcp.terminal.links import address_of_command
 from tmuxmcp.terminal.sgr import number, obeyed
 from tmuxmcp.terminal.snapshot import Snapshot
-from tmuxmcp.terminal.widths import ZERO_WIDTH_JOINER
+from tmuxmcp.terminal.widths import JOINS_CELLS, ZERO_WIDTH_JOINER
 
 if TYPE_CHECKING:
     from tmuxmcp.terminal.screen import Screen
@@ -112,7 +112,7 @@ class Stream:
                 screen.last_char = ""
             elif kind == "text":
                 draw(token["text"])
-                if pos == len(text) and text[-1] == ZERO_WIDTH_JOINER:
+                if pos == len(text) and text[-1] == ZERO_WIDTH_JOINER and screen.version < JOINS_CELLS:
                     self._pending = ZERO_WIDTH_JOINER  # what it joins is still to come
             elif kind == "sgr":
                 sgr(token["sgr"])

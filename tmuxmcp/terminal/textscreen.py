@@ -25,7 +25,14 @@ from tmuxmcp.terminal.textgrid import (
     cleared_behind,
     with_blank,
 )
-from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width
+from tmuxmcp.terminal.widths import (
+    JOINS_CELLS,
+    MAX_CELL,
+    OLDEST_VERSION,
+    ZERO_WIDTH_JOINER,
+    TmuxVersion,
+    char_width,
+)
 
 
 class TextScreen(Pages):
@@ -35,14 +42,23 @@ class TextScreen(Pages):
     grid: TextGrid
     under: TextGrid | None
 
-    def __init__(self, cols: int, rows: int, row: int = 0, palette: StyleLetters | None = None) -> None:
+    def __init__(
+        self,
+        cols: int,
+        rows: int,
+        row: int = 0,
+        palette: StyleLetters | None = None,
+        version: TmuxVersion = OLDEST_VERSION,
+    ) -> None:
         """Begin on an empty screen.
 
         Args:
             row: where the text begins; what is drawn above it is none of the text.
             palette: the text gets styles.
+            version: of the tmux that counts its columns.
         """
         super().__init__()
+        self.count_as(version)
         self.columns, self.lines = max(cols, 1), max(rows, 1)
         self._palette = palette
         self._clusters = Clusters()
@@ -205,9 +221,14 @@ class TextScreen(Pages):
                 row.text = " " * start + part
 
     def _width(self, cell: str) -> int:
-        return 0 if cell == RIGHT_HALF else char_width(self._clusters.text(cell)[0])
+        return 0 if cell == RIGHT_HALF else char_width(self._clusters.text(cell)[0], self.version)
 
     def _draw_chars(self, text: str) -> None:
+        if self.version >= JOINS_CELLS:
+            for char in text:
+                if not self._combines(char):
+                    self._draw_char(char, False)
+            return
         joins = False
         for char in text:
             if char != ZERO_WIDTH_JOINER:
@@ -233,6 +254,31 @@ class TextScreen(Pages):
     def _leaves_out_blanks(self) -> bool:
         """Whether tmux prints no blanks where there is nothing else."""
         return not (self.wraps or self.inserts or self.drawing[self.shifted]) and self.pen.style == PLAIN_STYLE
+
+    def _cell_before(self) -> str:
+        text, col = self.grid.rows[self.cursor.y].text.ljust(self.cursor.x), self.cursor.x - 1
+        if col > 0 and text[col] == RIGHT_HALF:
+            col -= 1
+        if col < 0 or text[col] == RIGHT_HALF:
+            return ""
+        halved = col + 1 == self.cursor.x and text[col + 1 : col + 2] == RIGHT_HALF
+        if halved and (self.version >= (3, 5) or self._width(text[col]) == 2):
+            return ""  # the cursor is between the halves
+        return self._clusters.text(str(text[col]))
+
+    def _widen(self) -> None:
+        cursor, row, col = self.cursor, self.grid.rows[self.cursor.y], self.cursor.x - 1
+        text = row.text.ljust(cursor.x + 2)
+        if text[col] == RIGHT_HALF:
+            return
+        if cursor.x >= self.columns:
+            cursor.x -= self.version < (3, 7)
+            return
+        half = cursor.x + (self.version < (3, 5))
+        if half < self.columns:
+            row.text = text[:half] + styled(RIGHT_HALF, letters_of(text[col])) + text[half + 1 :]
+        cursor.x += 1
+        row.used = max(row.used, cursor.x)
 
     def _join(self, char: str, joined: bool) -> None:
         row, col = self.grid.rows[self.cursor.y], self.cursor.x - 1
