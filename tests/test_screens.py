@@ -15,6 +15,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.faces.text import render
+from tmuxmcp.terminal.widths import version_of
 
 pytestmark = pytest.mark.anyio
 
@@ -268,3 +269,31 @@ async def test_a_prompt_at_the_bottom_is_kept(broker: Broker):
     await broker.run("seq 1 20", made.session_id)
     shown = await broker.read("screen", made.session_id, wait_for="pattern", pattern="here> $", max_bytes=30)
     assert shown.content.endswith("19\n20\nhere>")
+
+
+async def test_past_screen_has_the_columns_of_the_live_one(broker: Broker):
+    """Signs with a selector, skins and flags have other columns in tmux 3.3, in 3.4, and from 3.5 on."""
+    drawn = (
+        "\x1b[H\x1b[2Jx\u26a0\ufe0f Warn\x1b[10G#\x1b[2Hx\u26a0\ufe0f\x1b[6G|\x1b[3H\u2764\ufe0f\u2764\ufe0f| \u261d"
+    )
+    await draw(broker, drawn + " \U0001f1e9\U0001f1ea \U0001f44b\U0001f3fd 1\ufe0f\u20e3 \x1b[7mbar\x1b[m here")
+    live = await broker.read("screen", "a")
+    past = await broker.read("screen", "a", at_offset=broker.registry.sessions["a"].log.size())
+    assert (past.content, past.cursor, past.highlights) == (live.content, live.cursor, live.highlights)
+    assert not past.approximate
+    (bar,) = live.highlights
+    assert past.cursor
+    assert past.cursor.col == bar.col + len("bar here")
+
+
+async def test_past_screen_is_approximate_where_somebody_changed_the_columns(broker: Broker):
+    tmux = broker.registry.tmux
+    if (version_of(tmux.version) or (0, 0, "")) < (3, 6):
+        pytest.skip("before tmux 3.6 no option changes columns")
+    await draw(broker, "\u26a0\ufe0f W")
+    end = broker.registry.sessions["a"].log.size()
+    for option, value in (("codepoint-widths", "U+2713=2"), ("variation-selector-always-wide", "off")):
+        assert not (await broker.read("screen", "a", at_offset=end)).approximate
+        tmux.run("set-option", "-s", option, value)
+        assert (await broker.read("screen", "a", at_offset=end)).approximate
+        tmux.run("set-option", "-su", option)

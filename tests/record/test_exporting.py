@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -16,8 +17,11 @@ from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.record import exporting
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.exporting import FORMATS, Export, Exported, ExportOptions, free_path, read_reply, request, staged
+from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.recordings import RecordedSession, Stretch, WantedStretch
 from tmuxmcp.record.timing import TimingStep
+from tmuxmcp.terminal import asciicast
+from tmuxmcp.terminal.frames import Rate, frames
 
 __all__ = ["directory"]
 
@@ -52,6 +56,23 @@ def test_an_export_tells_what_came_of_it(directory: SessionDirectory) -> None:
     cast = export_of(RecordedSession(directory), ExportOptions("cast"))
     assert b"".join(cast)
     assert not cast.exported.times_known
+
+
+@pytest.mark.parametrize(("tmux", "col", "approximate"), [("3.3a", 3, False), ("3.8", 5, False), ("", 3, True)])
+def test_columns_are_those_of_the_sessions_tmux(
+    directory: SessionDirectory, tmux: str, col: int, approximate: bool
+) -> None:
+    meta = Meta.load(directory)
+    assert meta
+    replace(meta, tmux=tmux).save(directory)
+    printed(directory, "\u2764\ufe0f\u2764\ufe0f|".encode())
+    recorded = RecordedSession(directory)
+    *_, last = frames(recorded.film(recorded.stretch(WantedStretch())), Rate(10))
+    assert recorded.screen_at(13).cursor.col == last.snapshot.cursor.col == col
+    cast = export_of(recorded, ExportOptions("cast"))
+    *_, again = frames(asciicast.read(b"".join(cast).splitlines(keepends=True)), Rate(10))
+    assert again.snapshot.cursor.col == col
+    assert cast.exported.approximate == approximate
 
 
 @pytest.mark.parametrize(("name", "interval_ms"), [("svg", 80), ("gif", 200)])

@@ -8,7 +8,7 @@ from tmuxmcp.input.sending import flush_input, not_typed
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.mouse import encode
-from tmuxmcp.terminal.widths import text_width
+from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, text_width
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover
 
@@ -79,7 +79,7 @@ async def _text_place(session: Session, event: Mouse) -> CellPlace:
     found = [
         (row, col)
         for row, text in enumerate(shown.texts if shown else [])
-        for col in _columns(text, event.on_text)
+        for col in _columns(text, event.on_text, shown.version if shown else OLDEST_VERSION)
         if event.row in (None, row)
     ]
     if len(found) == 1:
@@ -93,11 +93,11 @@ async def _text_place(session: Session, event: Mouse) -> CellPlace:
     raise InvalidArgument(f"{where}.", hint=hint, places=[{"row": r, "col": c} for r, c in found[:MOST_PLACES]])
 
 
-def _columns(row: str, text: str) -> list[int]:
+def _columns(row: str, text: str, version: TmuxVersion) -> list[int]:
     """The columns at which a text begins in a row."""
     found = []
     at = row.find(text)
     while at >= 0:
-        found.append(text_width(row[:at]))
+        found.append(text_width(row[:at], version))
         at = row.find(text, at + len(text))
     return found

@@ -17,6 +17,7 @@ from tmuxmcp.drawing.theme import DARK_THEME, Rgb, drawable, drawn_style
 from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.links import LINK_INTRODUCER, pieces
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Snapshot, Style, StyleRun, runs
+from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
 
 KEPT_ROWS = 4096
 """Rows whose drawing is kept: those of many screens are the same, frame after frame."""
@@ -33,11 +34,14 @@ class Link(NamedTuple):
     address: str
 
 
-def encoded_rows(lines: Sequence[str], cols: int, rows: int) -> list[str]:
-    """Rows as `capture-pane -e` printed them, each as JSON."""
+def encoded_rows(lines: Sequence[str], cols: int, rows: int, version: TmuxVersion = OLDEST_VERSION) -> list[str]:
+    """Rows as `capture-pane -e` of this tmux printed them, each as JSON."""
     shown = list(lines[:rows])
-    alone = [_encoded(line, cols, _links(whole, cols)) for line, whole in zip(clip(shown, cols), shown, strict=True)]
-    return alone + [_encoded("", cols)] * (rows - len(alone))
+    alone = [
+        _encoded(line, cols, version, _links(whole, cols, version))
+        for line, whole in zip(clip(shown, cols, version), shown, strict=True)
+    ]
+    return alone + [_encoded("", cols, version)] * (rows - len(alone))
 
 
 def encoded_screen(snapshot: Snapshot) -> Span:
@@ -51,20 +55,20 @@ def encoded_screen(snapshot: Snapshot) -> Span:
 
 
 @lru_cache(maxsize=KEPT_ROWS)
-def _encoded(line: str, cols: int, links: tuple[Link, ...] = ()) -> str:
+def _encoded(line: str, cols: int, version: TmuxVersion, links: tuple[Link, ...] = ()) -> str:
     from tmuxmcp.terminal.seed import grid  # late: it brings the emulator
 
-    return encoded(grid([line], cols, 1)[0], links) if line else "[]"
+    return encoded(grid([line], cols, 1, version)[0], links) if line else "[]"
 
 
-def _links(line: str, cols: int) -> tuple[Link, ...]:
+def _links(line: str, cols: int, version: TmuxVersion) -> tuple[Link, ...]:
     """The addresses behind a row as `capture-pane` printed it."""
     if LINK_INTRODUCER not in line:
         return ()
-    from tmuxmcp.terminal.screen import Screen
+    from tmuxmcp.terminal.seed import captured_screen
     from tmuxmcp.terminal.stream import Stream
 
-    screen = Screen(2 * cols, 1)
+    screen = captured_screen(cols, 1, version)
     stream = Stream(screen)
     found = []
     for text, address in pieces(line):

@@ -180,7 +180,7 @@ class Overview(PageListing):
         if sight is None:
             return []
         shown = sight.shown
-        rows = encoded_rows(shown.lines, shown.cols, shown.rows)
+        rows = encoded_rows(shown.lines, shown.cols, shown.rows, shown.version)
         while rows and rows[-1] == "[]":
             rows.pop()
         return rows[-TAIL_ROWS:]

@@ -67,7 +67,7 @@ class Frames:
         if sight is None:
             return ""
         shown = sight.shown
-        rows = encoded_rows(shown.lines, shown.cols, shown.rows)
+        rows = encoded_rows(shown.lines, shown.cols, shown.rows, shown.version)
         size = (shown.cols, shown.rows)
         row, col, visible = shown.cursor
         facts = as_json([row, min(col, shown.cols - 1), visible and sight.alive, sight.title, sight.cursor_shape])

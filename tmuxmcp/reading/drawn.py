@@ -86,7 +86,7 @@ def _after_drawing(session: Session, ran: RunOutcome, begun: int, max_bytes: int
     from tmuxmcp.terminal.replay import Replay, SizeChange, blank  # late: it brings the emulator
 
     resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
-    replay = Replay(blank(session.cols, session.rows, begun), resizes)
+    replay = Replay(blank(session.cols, session.rows, begun, session.screen_rows.version), resizes)
     for data in session.log.pieces(begun, ran.end):
         replay.feed(data)
     rows = [row.rstrip() for row in replay.snapshot().text_rows()]

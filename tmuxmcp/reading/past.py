@@ -17,9 +17,11 @@ from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.past import screen_at
 from tmuxmcp.sessions.screens import NOTHING_SHOWN, ShownScreen
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.capture import KnownRows
 from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.render import sgr
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cells, Snapshot, runs
+from tmuxmcp.terminal.widths import OLDEST_VERSION
 from tmuxmcp.waiting import nextprompt
 
 
@@ -208,7 +210,8 @@ def shown_of(snapshot: Snapshot) -> ShownScreen:
     cursor = snapshot.cursor
     col = cursor.col + cursor.wraps  # behind the last column, tmux says, once that was written
     lines = [_line(row) for row in snapshot.grid]
-    return ShownScreen(snapshot.cols, snapshot.rows, lines, (cursor.row, col, cursor.visible))
+    known = KnownRows(snapshot.state.tmux or OLDEST_VERSION)
+    return ShownScreen(snapshot.cols, snapshot.rows, lines, (cursor.row, col, cursor.visible), known)
 
 
 def _line(row: Cells) -> str:

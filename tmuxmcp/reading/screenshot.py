@@ -91,7 +91,8 @@ def snapshot_of(shown: ShownScreen, title: str, alive: bool) -> Snapshot:
 
     row, col, visible = shown.cursor
     cursor = Cursor(min(row, shown.rows - 1), min(col, shown.cols - 1), visible and alive)
-    return Snapshot(shown.cols, shown.rows, grid(shown.lines, shown.cols, shown.rows), cursor, title=title)
+    cells = grid(shown.lines, shown.cols, shown.rows, shown.version)
+    return Snapshot(shown.cols, shown.rows, cells, cursor, title=title)
 
 
 def draw(snapshot: Snapshot, format: PictureFormat) -> Picture:

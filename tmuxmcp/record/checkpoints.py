@@ -24,6 +24,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.locks import take
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
+from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
 
 FILE_BEGINS = b"tmuxmcp screens 1\n"
@@ -273,7 +274,12 @@ def unpack(packed: bytes) -> Any:
 
 
 def packed_screen(snapshot: Snapshot) -> bytes:
-    return pack(to_data(snapshot))
+    """A screen as bytes, but for who counts its columns: `meta.json` has that, once."""
+    data = to_data(snapshot)
+    data["state"].pop("tmux", None)
+    if doubts := [each for each in data["state"].pop("doubts", ()) if each != Doubt.WIDTHS]:
+        data["state"]["doubts"] = doubts
+    return pack(data)
 
 
 def screen_of(packed: bytes) -> Snapshot:

@@ -229,13 +229,17 @@ class LogReader:
     def _clean(self, data: bytes, place: Place) -> PlainText:
         data = place.cut + data
         row = self._places.row_of(place, self.cols, self.rows) if needs_grid(data) else 0
+        version = self._places.version
         if self._colours:
             from tmuxmcp.terminal.ansi import ansi  # late: hardly anybody wants colours
 
             style, inside = place.style, place.inside
-            text = ansi(data, self.cols, self.rows, col=place.col, row=row or 0, inside=inside, style=style)
+            text = ansi(
+                data, self.cols, self.rows, col=place.col, row=row or 0, inside=inside, style=style, version=version
+            )
         else:
-            text = plain(data, self.cols, self.rows, col=place.col, row=row or 0, inside=place.inside)
+            inside = place.inside
+            text = plain(data, self.cols, self.rows, col=place.col, row=row or 0, inside=inside, version=version)
         if row is None and not place.inside and _TO_ROW.search(data) and not _ALL_DRAWN_ANEW.search(data):
             return _between_blank_rows(text)
         return text
@@ -278,7 +282,8 @@ class LogReader:
             return 0
 
         def text_of(piece: bytes, place: Place) -> str:
-            return plain(place.cut + piece, self.cols, self.rows, col=place.col, inside=False).text
+            version = self._places.version
+            return plain(place.cut + piece, self.cols, self.rows, col=place.col, inside=False, version=version).text
 
         over = COMMAND_END.search(line)
         if over and text_of(line[: over.start()], place):

@@ -33,6 +33,7 @@ from tmuxmcp.terminal.filmjsonl import as_jsonl
 from tmuxmcp.terminal.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.pacing import paced
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
+from tmuxmcp.terminal.widths import counted_alike
 
 EXPORT_BYTES = 1 << 30
 """Of a file: four times as much as a log keeps by its default."""
@@ -196,7 +197,9 @@ class Export:
             truncated=self._truncated,
             events=self._count.events,
             times_known=self._film.times_known or not self._format.timed,
-            approximate=self._film.start.approximate or bool(self._film.start.state.doubts),
+            approximate=self._film.start.approximate
+            or bool(self._film.start.state.doubts)
+            or (self._film.start.state.tmux is None and not self._count.counted_alike),
             begin=self._stretch.begin,
             merged_ms=self._merged_ms,
         )
@@ -211,6 +214,8 @@ class _ExportProgress:
         self.events = 0
         self.ms = 0
         """When the last moment was."""
+        self.counted_alike = True
+        """All versions of tmux give what was printed the same columns."""
 
     def counted(self, moments: Iterable[FilmEvent]) -> Iterator[FilmEvent]:
         """The moments, once they were taken."""
@@ -220,6 +225,7 @@ class _ExportProgress:
             self.events += 1
             if isinstance(each, FilmOutput):
                 self._done += len(each.data)
+                self.counted_alike &= each.data.isascii() or counted_alike(each.data.decode("utf-8", "ignore"))
                 if (now := time.monotonic()) > self._next:
                     self._next = now + TOLD_S
                     self._told(self._done, self._whole)

@@ -49,6 +49,8 @@ class Meta:
 
     env_names: list[str] | None = None
     """Names of the variables that it was given, for a later session made from it; None: that was not written down."""
+    tmux: str = ""
+    """The version of tmux that it runs in, as tmux says it; empty: that was not written down."""
     request: str = ""
     """What its pane was born with as `@tmuxmcp_request`: by which call with an id it was made."""
     made_by: str = ""

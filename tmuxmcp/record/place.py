@@ -12,6 +12,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.terminal.plain import column_behind, first_leave, last_switch, row_behind, unfinished
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
+from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
 
 BEGINNING_BYTES = 4096
 """How far back the beginning of a line, of a title or of a sequence is looked for."""
@@ -54,9 +55,15 @@ class Place:
 class Places:
     """Finds places in one log; remembers the last one, so that little is read again."""
 
-    def __init__(self, log: RawLog, resized: Callable[[], int] = lambda: 0) -> None:
-        """`resized`: offset at which the terminal got its size."""
-        self._log, self._resized = log, resized
+    def __init__(
+        self, log: RawLog, resized: Callable[[], int] = lambda: 0, version: TmuxVersion = OLDEST_VERSION
+    ) -> None:
+        """
+        Args:
+            resized: offset at which the terminal got its size.
+            version: of the tmux that counts its columns.
+        """
+        self._log, self._resized, self.version = log, resized, version
         self._row: tuple[tuple[int, int, int, bool], int | None] | None = None
         """The row that was asked for last."""
         self._from = self._to = 0
@@ -74,7 +81,7 @@ class Places:
         if self.inside(offset - cut):
             return Place(before[len(whole) :], 0, True)
         newline = whole.rfind(b"\n")
-        col = column_behind(whole[newline + 1 :], cols) if newline >= 0 or begin == 0 else 0
+        col = column_behind(whole[newline + 1 :], cols, self.version) if newline >= 0 or begin == 0 else 0
         return Place(before[len(whole) :], col, offset=offset)
 
     def row_of(self, place: Place, cols: int, rows: int) -> int | None:
@@ -103,7 +110,7 @@ class Places:
             if counts:
                 # Whatever is printed leads from a row to none that is above where it leads to from a row above.
                 begun, inside = {0} if begin == 0 else {0, rows - 1}, self.inside(begin)
-                found = {row_behind(before, cols, rows, row, inside) for row in begun}
+                found = {row_behind(before, cols, rows, row, inside, self.version) for row in begun}
                 if len(found) == 1:
                     return found.pop()
             if begin == least:

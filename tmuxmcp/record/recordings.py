@@ -34,6 +34,7 @@ from tmuxmcp.terminal import film
 from tmuxmcp.terminal.film import Film, FilmEvent
 from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot
+from tmuxmcp.terminal.widths import version_of
 
 MARKER_CHARS = 120
 """Characters of a command in its marker."""
@@ -107,6 +108,7 @@ class RecordedSession:
         meta = Meta.load(directory)
         self._name = meta.session_id if meta else directory.name
         self._size = (meta.cols, meta.rows) if meta else (80, 24)
+        self._tmux = version_of(meta.tmux) if meta else None
         created = seconds_of(meta.created_at) if meta else None
         self._created = created or 0.0
         self._clock = SessionClock(created, Booted.of(meta.booted) if meta else Booted())
@@ -223,8 +225,9 @@ class RecordedSession:
         if start := beginning(self.directory, checkpoints, story, offset):
             done = replayer.stretch(request(self.directory, story.stretch(start, offset), math.inf))
             if done:
-                return screen_of(b64decode(done["screen"]))
-        return replace(blank(*self._size_at(offset), offset), approximate=True)
+                screen = screen_of(b64decode(done["screen"]))
+                return replace(screen, state=replace(screen.state, tmux=self._tmux))
+        return replace(blank(*self._size_at(offset), offset, self._tmux), approximate=True)
 
     def moments(self, stretch: Stretch, read: Callable[[int, int], Iterable[bytes]]) -> Iterator[FilmEvent]:
         """What happens in a stretch; `read(start, end)` gives the bytes."""
@@ -255,7 +258,8 @@ class RecordedSession:
         packed = Story.of(Events(self.directory), checkpoints, happened.offset).told_at(
             happened.offset, moment.cols, moment.rows
         )
-        told = replayer.told_screen(self.log, happened.offset, b64encode(packed).decode()) if packed else None
+        text = b64encode(packed).decode() if packed else None
+        told = replayer.told_screen(self.log, happened.offset, text, self._tmux)
         return replace(moment, told=told)
 
     def steps(self, begin: int, end: int) -> Iterator[TimingStep]:

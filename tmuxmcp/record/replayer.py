@@ -21,6 +21,7 @@ FIRST_REQUEST = {
     "session": "/",
     "start": None,
     "blank": [1, 1, 0, False, True],
+    "tmux": [3, 2, ""],
     "begin": 0,
     "resizes": [],
     "gaps": [],
@@ -44,7 +45,7 @@ def stretch(request: dict[str, Any], passed: Any = None) -> dict[str, Any] | Non
     from tmuxmcp.record.directory import SessionDirectory
     from tmuxmcp.record.log import RawLog
     from tmuxmcp.record.passedscreens import APART_S, count
-    from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank
+    from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank, counted_by
 
     begun = time.process_time()
     log = RawLog(SessionDirectory(Path(request["session"])))
@@ -57,8 +58,10 @@ def stretch(request: dict[str, Any], passed: Any = None) -> dict[str, Any] | Non
     else:
         *place, approximate, size_known = request["blank"]
         start = beginning(*place, size_known=size_known) if approximate else blank(*place)
+    tmux = tuple(request["tmux"]) or None
+    start = counted_by(start, tmux)
     resizes = [
-        SizeChange(offset, cols, rows, told_screen(log, offset, told))
+        SizeChange(offset, cols, rows, told_screen(log, offset, told, tmux))
         for offset, cols, rows, told in request["resizes"]
         if offset > start.offset
     ]
@@ -97,7 +100,7 @@ def next_piece(piece: int, took_s: float) -> int:
     return min(piece * 2, MOST_PIECE) if took_s < PIECE_S / 2 else piece
 
 
-def told_screen(log: Any, offset: int, told: str | None) -> Any:
+def told_screen(log: Any, offset: int, told: str | None, tmux: Any) -> Any:
     """The screen that tmux told of at an offset; None: it did not."""
     from tmuxmcp.record.checkpoints import unpack
     from tmuxmcp.terminal.seed import TAIL_BYTES, seed
@@ -107,7 +110,7 @@ def told_screen(log: Any, offset: int, told: str | None) -> Any:
     begin = max(log.head(), offset - TAIL_BYTES)
     try:
         known = unpack(b64decode(told))
-        return seed(known["facts"], known["screen"], known["under"], log.read(begin, offset - begin), offset)
+        return seed(known["facts"], known["screen"], known["under"], log.read(begin, offset - begin), offset, tmux)
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -11,6 +11,8 @@ from tmuxmcp.errors import IoError, shortage
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.helper import Helper
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.meta import Meta
+from tmuxmcp.terminal.widths import TmuxVersion, version_of
 
 REPLAYER_PATH = Path(__file__).with_name("replayer.py")
 REPLAYER_PACKAGES = ("tmuxmcp", "pyte", "wcwidth", "anyio", "idna")
@@ -122,6 +124,7 @@ def request(
         "session": str(directory.path),
         "start": _text(start.screen) if isinstance(start, PackedScreen) else None,
         "blank": _blank(start) if isinstance(start, BlankScreen) else [],
+        "tmux": tmux_of(directory) or (),
         "resizes": [
             (each.offset, each.cols, each.rows, _text(each.told))
             for each in stretch.resizes
@@ -134,6 +137,12 @@ def request(
         "passed": passed,
         "happened": list(stretch.happened) if passed else [],
     }
+
+
+def tmux_of(directory: SessionDirectory) -> TmuxVersion | None:
+    """The version of tmux that a session runs in, or ran in; None: that was not written down."""
+    made = Meta.load(directory)
+    return version_of(made.tmux) if made else None
 
 
 def _blank(start: BlankScreen) -> list[Any]:

@@ -266,6 +266,7 @@ class Creation:
             scrollback_lines=request.scrollback_lines,
             generation=generation,
             bounds=vars(bounds),
+            tmux=self.registry.tmux.version,
             host=str(destination or ""),
             control=str(control or ""),
             env_names=None if env_names is None else sorted({*env_names, *request.env}),

@@ -19,6 +19,7 @@ from tmuxmcp.record.log import LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux.server import Tmux
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def text_of(session: Session, *, last_state: bool) -> LogText:
     """What makes lines of text of a session's log."""
     from tmuxmcp.terminal.logtext import LogText  # late: whoever opens a broker needs none
 
-    return LogText(session.cols, session.rows, last_state=last_state)
+    version = version_of(session.meta.tmux) or OLDEST_VERSION
+    return LogText(session.cols, session.rows, last_state=last_state, version=version)
 
 
 def _newest_of(state_dir: Path, owner: str) -> SessionDirectory:

@@ -17,6 +17,7 @@ from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, screen_of
 from tmuxmcp.record.replaying import BlankScreen, PackedScreen, Replaying
 from tmuxmcp.record.story import Story, beginning
 from tmuxmcp.terminal.snapshot import Snapshot
+from tmuxmcp.terminal.widths import version_of
 
 if TYPE_CHECKING:
     from tmuxmcp.sessions.session import Session
@@ -70,7 +71,9 @@ class Past:
             if found:
                 snapshot = await anyio.to_thread.run_sync(screen_of, found.screen)
                 unsure = snapshot.approximate or await _size_unknown(session, offset)
-                return replace(snapshot, approximate=unsure)
+                unsure = unsure or (session.pane is not None and await session.tmux.counts_otherwise())
+                state = replace(snapshot.state, tmux=version_of(session.meta.tmux))
+                return replace(snapshot, approximate=unsure, state=state)
         raise IoError(f"The log of session {session.id} is given back faster than it is read.", hint="Try again.")
 
     async def _rebuilt(self, session: Session, offset: int, deadline: float) -> PackedScreen | None:

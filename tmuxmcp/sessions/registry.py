@@ -116,6 +116,7 @@ class Registry:
                 cols=pane.cols,
                 rows=pane.rows,
                 scrollback_lines=pane.scrollback or 0,
+                tmux=self.tmux.version,
             )
         except ValueError:
             return None

@@ -16,6 +16,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.capture import Capture, KnownRows, Styled
 from tmuxmcp.terminal.render import changed_rows
+from tmuxmcp.terminal.widths import TmuxVersion
 from tmuxmcp.tmux import panes
 
 SHOWN_KEPT_BYTES = 8 * 1024 * 1024
@@ -43,6 +44,11 @@ class ShownScreen:
         """Its screen id: two screens with the same id look the same, cursor and all."""
         what = f"{self.cols}x{self.rows} {self.cursor}\n" + "\n".join(self.lines)
         return blake2b(what.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+
+    @property
+    def version(self) -> TmuxVersion:
+        """Of the tmux that counts its columns."""
+        return self.known.version
 
     @cached_property
     def capture(self) -> Capture:

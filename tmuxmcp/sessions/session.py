@@ -72,6 +72,7 @@ from tmuxmcp.ssh.client import SSH_FAILED, remove_control, was_cut
 from tmuxmcp.terminal.capture import KnownRows
 from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux import leases, panes
 from tmuxmcp.tmux.held import Lease, NotedGiveBack
 from tmuxmcp.tmux.panes import Pane
@@ -153,7 +154,7 @@ class Session:
         """A variable of its own shell that is readonly, so that the shell takes no marks; empty: none is known."""
         self.unmarked_prompt: tuple[int, int, int] | None = None
         """Where another shell of this machine was last known to be at its prompt, as `Look` has it."""
-        self.screen_rows = KnownRows()
+        self.screen_rows = KnownRows(version_of(tmux.version) or OLDEST_VERSION)
         """The rows that its screen showed last."""
         self.past = Past()
         """What it showed before; sessions of one broker share it."""
@@ -166,7 +167,11 @@ class Session:
         self.typed_at = -1
         """Size of the log before this broker last typed something; -1: it has not."""
         self._notice: str | None = None
-        self._places = Places(self.log, lambda: max((each.offset for each in self.events.resizes()), default=0))
+        self._places = Places(
+            self.log,
+            lambda: max((each.offset for each in self.events.resizes()), default=0),
+            version_of(meta.tmux or tmux.version) or OLDEST_VERSION,
+        )
         self.commands = Commands(
             directory,
             log,

@@ -8,6 +8,7 @@ from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT, looked
 from tmuxmcp.terminal.snapshot import Snapshot
+from tmuxmcp.terminal.widths import version_of
 from tmuxmcp.tmux import panes
 
 SNAPSHOT_RETRY_PAUSES_S = (0, 0.005, 0.01, 0.02, 0.04, 0.08)
@@ -42,17 +43,19 @@ async def _told_by_tmux(session: Session) -> Snapshot | None:
     if not printed or not await all_logged(session, size):
         return None
     begin, told = max(session.log.head(), size - TAIL_BYTES), looked(printed)
-    return seed(told["facts"], told["screen"], told["under"], session.log.read(begin, size - begin), size)
+    tail = session.log.read(begin, size - begin)
+    return seed(told["facts"], told["screen"], told["under"], tail, size, session.screen_rows.version)
 
 
 def _drawn_from_log(session: Session) -> Snapshot:
-    from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank  # late: it brings the emulator
+    from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank, counted_by  # late: it brings the emulator
 
     end = session.log.size()
     start = max(session.log.head(), end - REBUILT_BYTES)
     size = (session.meta.cols, session.meta.rows) if start == 0 else (session.cols, session.rows)
     resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
-    begin = beginning(*size, start) if start else blank(*size)
+    version = version_of(session.meta.tmux)
+    begin = counted_by(beginning(*size, start) if start else blank(*size), version)
     replay = Replay(begin, resizes, session.gaps(start, end))
     for data in session.log.pieces(start, end):
         replay.feed(data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from tmuxmcp.terminal.grid import Grid, Pen, Pens
 from tmuxmcp.terminal.moves import Moves
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell
@@ -100,7 +102,7 @@ class Sheet(Moves):
     def _all_stand_alone(self, data: str) -> bool:
         """Whether each character takes a column of its own."""
         version = self.version
-        if any(not stands_alone(char, version) for char in data):
+        if not all(map(stands_alone, data, repeat(version))):
             return False
         return version < JOINS_CELLS or data[0].isascii() or not self._cell_before().endswith(ZERO_WIDTH_JOINER)
 

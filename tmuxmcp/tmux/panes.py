@@ -24,7 +24,7 @@ import anyio
 
 from tmuxmcp.errors import TmuxFailed
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.terminal.widths import text_width
+from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, text_width, version_of
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import IS_FREE, Lease, taken_error
 from tmuxmcp.tmux.server import Tmux, pipe_command
@@ -636,9 +636,8 @@ async def _not_typed(tmux: Tmux, pane: Pane, person: bool) -> bool:
     return False
 
 
-def _version(tmux: Tmux) -> tuple[int, int]:
-    digits = [int("".join(c for c in part if c.isdecimal()) or 0) for part in tmux.version.split(".")[:2]]
-    return (digits[0], digits[1]) if len(digits) == 2 else (99, 0)
+def _version(tmux: Tmux) -> TmuxVersion:
+    return version_of(tmux.version) or (99, 0, "")
 
 
 def keys(pane: Pane, names: Sequence[str]) -> bytes:
@@ -724,6 +723,8 @@ class LineOfCursor:
     """A tmux format that holds as long as nothing else is typed."""
     person_at: int
     """When a person last pressed a key in a tmux that showed it, or attached, in seconds since 1970; 0: nobody did."""
+    version: TmuxVersion = OLDEST_VERSION
+    """Of the tmux that counts its columns."""
 
 
 _PERSON_AT = "#{?session_last_attached,#{session_activity},0}"
@@ -740,12 +741,12 @@ async def line_of_cursor(tmux: Tmux, pane: Pane) -> LineOfCursor | None:
         return None
     place, typed, front = printed[0].split("|", 2)
     col, row, cols, person = (int(word or 0) for word in place.split())
-    rows = printed[1:]
-    above = list(takewhile(lambda each: text_width(each) >= cols, reversed(rows[:row])))
+    rows, version = printed[1:], version_of(tmux.version) or OLDEST_VERSION
+    above = list(takewhile(lambda each: text_width(each, version) >= cols, reversed(rows[:row])))
     last_input = LastInput.parse(typed)
     still = f"#{{==:{remembered(pane, 'typed')},{last_input.option if last_input else ''}}}"
     line = rows[row] if row < len(rows) else ""
-    return LineOfCursor(line, tuple(reversed(above)), col, row, last_input, front, still, person)
+    return LineOfCursor(line, tuple(reversed(above)), col, row, last_input, front, still, person, version)
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,12 @@ class Tmux:
             raise TmuxFailed(f"tmux refused: {reply.lines[-1].decode('utf-8', 'replace') if reply.lines else '?'}.")
         return reply
 
+    async def counts_otherwise(self) -> bool:
+        """Whether somebody has set the options of tmux 3.6 and later that change the columns of characters."""
+        asked = "#{?codepoint-widths,set,#{variation-selector-always-wide}}"
+        reply = await self.query(command("display-message", "-p", asked))
+        return reply.lines[:1] in ([b"set"], [b"0"])
+
     @asynccontextmanager
     async def readable(self, data: bytes) -> AsyncIterator[str]:
         """A path from which the server reads `data` meanwhile; it lies on no disk where memory files exist.

@@ -273,7 +273,7 @@ def _learnt_now(front: Front, line: LineOfCursor) -> _KnownShell | None:
 def before_cursor(line: LineOfCursor) -> str:
     """The text of the line up to the cursor."""
     text, col = "".join(line.above), 0
-    for cluster, width in clusters(line.row):
+    for cluster, width in clusters(line.row, line.version):
         if col >= line.cursor_col:
             break
         text, col = text + cluster, col + width

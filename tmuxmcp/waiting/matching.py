@@ -212,7 +212,7 @@ def screen_text(shown: ShownScreen) -> str:
     """A screen's rows, that of the cursor with its blanks up to there."""
     rows, (row, col, _) = list(shown.capture.rows), shown.cursor
     if row < len(rows):
-        rows[row] = padded(rows[row], text_width(rows[row]), col)
+        rows[row] = padded(rows[row], text_width(rows[row], shown.version), col)
     return "\n".join(rows)
 
 
