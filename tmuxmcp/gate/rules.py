@@ -21,7 +21,10 @@ RULE_TOOLS = frozenset(OPERATIONS) | words_of("start_recording stop_recording re
 
 RULE_MODES = words_of("shell_prompt running line_input password pager editor fullscreen stopped exited lost unknown")
 
-SYSTEM_DIRECTORIES = ("bin", "boot", "dev", "etc", "lib", "opt", "root", "sbin", "usr", "var")
+SYSTEM_DIRECTORIES = (
+    *("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "opt", "root", "sbin", "srv", "usr", "var"),
+    *("Applications", "Library", "System", "Users"),  # of macOS
+)
 
 STANDARD_RULES: list[dict[str, Any]] = [
     {
@@ -51,7 +54,7 @@ STANDARD_RULES: list[dict[str, Any]] = [
             "/[*]",
             "~",
             "~/[*]",
-            *(f"/{each}" for each in SYSTEM_DIRECTORIES),
+            *(f"/{each}{behind}" for each in SYSTEM_DIRECTORIES for behind in ("", "/[*]")),
         ],
         "action": "deny",
         "reason": "this would take away the system or the whole home directory; name the files inside it",
