@@ -78,6 +78,12 @@ apt_install() {
     ) 8<"$root/requirements"
 }
 
+# Where a Debian gets its own packages from.
+debian_mirror() {
+    sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | grep -m 1 . ||
+        sed -n 's/^deb \(\[.*\] \)\?\([^ ]*\) .*/\2/p' /etc/apt/sources.list 2>/dev/null | grep -m 1 .
+}
+
 find_python() {
     local name
     for name in python3.14 python3.13 python3.12 python3.11 python3; do

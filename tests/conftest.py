@@ -10,6 +10,7 @@ import os
 import shutil
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -199,6 +200,17 @@ def _serves(process: psutil.Process, state_dir: Path) -> bool:
 def _kill(process: psutil.Process) -> None:
     with suppress(psutil.Error):
         process.kill()
+
+
+NEWEST_FISH = Path(sys.prefix, "newest-fish", "fish")
+"""Debian's newest fish, which `scripts/fish` fetches; that of the system may be older."""
+
+newest_fish = pytest.param(
+    str(NEWEST_FISH),
+    id="newest fish",
+    marks=pytest.mark.skipif(not NEWEST_FISH.exists(), reason="needs Debian's newest fish: scripts/fish fetches it"),
+)
+"""A parameter: it, as a program to start."""
 
 
 def no_first_run(home: Path) -> None:

@@ -18,6 +18,7 @@ MOST = {
     "pinentry-tty is not installed": 1,
     "needs uv": 1,
     "before tmux 3.6 no option changes columns": 1,
+    "needs Debian's newest fish: scripts/fish fetches it": 128,
 }
 """Reasons, and how many tests each may skip."""
 
