@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.conftest import SLOW
-from tmuxmcp.launch.shells import adoption
+from tmuxmcp.launch.shells import adopted, adoption
 from tmuxmcp.launch.shells.adoption import ShellKind
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, ShellState, ShellTrack
 
@@ -154,11 +154,16 @@ class Terminal:
         self.at_rest(0.05)
         return kind
 
+    @property
+    def key(self) -> bytes:
+        assert self.kind
+        return adopted(self.kind.dialect or "", self.kind.name).key
+
     def give(self, text: str) -> int:
         """Have the shell run a command; returns where what it prints begins."""
         assert self.kind
         self._jobs += 1
-        giving = adoption.give(self.kind, f"{self._jobs:08x}", text.encode("utf-8", "surrogateescape"))
+        giving = adoption.give(self.kind, self.key, f"{self._jobs:08x}", text.encode("utf-8", "surrogateescape"))
         return self._given(giving, text)
 
     def _given(self, giving: adoption.Giving, text: str) -> int:
@@ -183,6 +188,6 @@ class Terminal:
     def undo(self) -> None:
         """Take the marks out; afterwards the shell is at a prompt without any."""
         assert self.kind
-        self._given(adoption.undo(self.kind, "ffffffff"), "undo")
+        self._given(adoption.undo(self.kind, self.key, "ffffffff"), "undo")
         self.until(lambda: any(mark.why == "u" for mark in self.marks.all), "undone")
         self.at_rest()

@@ -279,7 +279,7 @@ def test_a_command_that_is_refused_is_not_run(start: Start, name: str) -> None:
     shell = start(name)
     shell.adopt()
     shell.type("false")
-    giving = adoption.give(shell.kind, "0badcafe", b"echo never")
+    giving = adoption.give(shell.kind, shell.key, "0badcafe", b"echo never")
     shell.write(giving.key)
     shell.until(lambda: any(mark.why == "g" for mark in shell.marks.all), "listens")
     shell.write(adoption.refuse(shell.kind, "0badcafe"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 from contextlib import suppress
 from dataclasses import replace
@@ -387,7 +388,7 @@ async def test_no_command_is_given_that_the_terminal_would_alter(broker: Broker,
 DEAF = {
     "bash": "unset -f __tmuxmcp_run",
     "zsh": "__tmuxmcp_run() { LBUFFER+='777~'; }",
-    "fish": "function __tmuxmcp_asked; commandline -i 777~; end",
+    "fish": "function __tmuxmcp_asked; commandline -i 34\\;8~; end",
 }
 
 
@@ -413,3 +414,28 @@ async def test_a_shell_that_may_open_too_few_files_is_said_to_be_so(broker: Brok
         await broker.run(f"ulimit -n {files}", session_id="a")
     with pytest.raises((NotAShell, SessionBusy), match=f"it may open {files} files only"):
         await broker.run("echo one", session_id="a")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize("adopted", [False, True])
+async def test_fish_takes_the_key_of_an_earlier_version(broker: Broker, adopted: bool) -> None:
+    """One that an earlier version began knows no other; a broker of then sends no other."""
+    await broker.create_session("bash" if adopted else "fish", name="a")
+    if adopted:
+        await broker.send("fish --no-config", session_id="a", enter=True, wait_for="ready")
+        await broker.run("true", session_id="a", adopt="yes")
+    session = broker.registry.sessions["a"]
+
+    async def knows(function_key: bool) -> None:
+        if adopted:
+            session.put_level(replace((await session.scan()).level, function_key=function_key))
+        else:
+            session.meta.function_key = function_key
+
+    await knows(False)
+    erase = "for mode in (bind --list-modes); bind -M $mode --erase \\e\\[34\\;8~; end"
+    assert (await broker.run(f"{erase}; set __tmuxmcp_keys \\e\\[7777~", session_id="a")).exit_code == 0
+    assert (await broker.run("sh -c 'echo here; exit 3'", session_id="a")).exit_code == 3
+    await knows(True)
+    with pytest.raises(SessionBusy):
+        await broker.run("true", session_id="a")

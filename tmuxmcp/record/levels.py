@@ -74,6 +74,8 @@ class Level:
     """Its exit code is that of the command which led to it in the shell behind: nothing else has a say in it."""
     proofs: bool = False
     """It takes a proof with a command."""
+    function_key: bool = False
+    """It knows `FUNCTION_KEY`, if it is fish."""
     answer: str = field(default="", compare=False)
     """What it said of itself."""
 

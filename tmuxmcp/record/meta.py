@@ -44,6 +44,8 @@ class Meta:
     """Where the control socket of its ssh is."""
     proofs: bool = False
     """Its shell takes a proof with a command."""
+    function_key: bool = False
+    """Its shell knows `FUNCTION_KEY`, if it is fish."""
     booted: dict[str, Any] = field(default_factory=dict)
     """`created_at` as `Booted`: by a clock that nobody sets."""
 

@@ -235,7 +235,8 @@ async def _from_answer(session: Session, pane: Pane, level: Level) -> None:
     found = _placed(level, kind, session.pid)
     if found is None:
         raise await _give_up(session, pane, level, "What answered is not the shell in front.", waits=kind)
-    found = replace(found, passes_on=_passes_on(session, await session.scan(), found), proofs=True)
+    passes_on = _passes_on(session, await session.scan(), found)
+    found = replace(found, passes_on=passes_on, proofs=True, function_key=True)
     session.put_level(found)
     try:
         typed = await panes.type_input(

@@ -23,6 +23,7 @@ from tmuxmcp.running.key import (
     LISTENS_S,
     TOLD,
     answer_to_key,
+    command_key,
     interrupt,
     listen_no_more,
     prompt_claim,
@@ -44,9 +45,6 @@ from tmuxmcp.terminal.proofs import done_half, new_proof, promise_of
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
 from tmuxmcp.waiting.adoptable import Adoptable, still_at_prompt
-
-KEY_AS_TEXT = shells.COMMAND_KEY[-3:].decode()
-"""What a line editor that does not know our key may take of it for text."""
 
 
 async def type_command(
@@ -161,9 +159,10 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: Ide
 
 async def _tell(session: Session, pane: Pane, job: Job, data: bytes, noting: IdempotentCall | None) -> bool:
     """Type the command for a shell that says that it listens; false: its prompt is another broker's."""
-    given = adoption.Giving(shells.COMMAND_KEY, shells.command_keys(job.name, data, job.proof or ""))
+    key = command_key(session, job.level)
+    given = adoption.Giving(key, shells.command_keys(job.name, data, job.proof or ""))
     if job.level.number:
-        given = adoption.give(shell_kind(job.level), job.name, data, job.proof)
+        given = adoption.give(shell_kind(job.level), key, job.name, data, job.proof)
     still = await _shown_prompt(session) if job.level.reads_lines else ""
     with session.expecting_answer(job.level.nonce):
         if not await press_key(session, pane, job, given.key, still):
@@ -300,7 +299,8 @@ async def empty_line(session: Session, look: Look, job: Job) -> None:
     """Take back what of ours has come into a shell's line: by itself it shows neither our key nor a name."""
     start, number = max(job.sent_at, look.size - ECHO_LIMIT), look.shell.number
     shown = plain(session.log.read(start, look.size - start), look.cols, look.rows).text.replace("\n", "")
-    if look.at_editor and (job.name in shown or KEY_AS_TEXT in shown):
+    key_as_text = command_key(session, job.level)[-3:].decode()  # to a line editor that does not know it
+    if look.at_editor and (job.name in shown or key_as_text in shown):
         await interrupt(session, session.live())
         await until_marked(session, lambda scan: scan.shell.number != number)
 

@@ -12,6 +12,7 @@ from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.record.levels import Level
 from tmuxmcp.running import typed
 from tmuxmcp.running.pacing import ShellRest
+from tmuxmcp.sessions.levels import shell_at
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Scan
 from tmuxmcp.sessions.session import Session
@@ -51,7 +52,8 @@ async def show_prompt(session: Session, pane: Pane) -> None:
             if session.proves(scan.level):  # an earlier version's shell shows its prompt, and says nothing
                 await until_marked(session, lambda _: not session.is_asked(nonce), limit_s=UNMARKED_S)
             return
-        asked = await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.COMMAND_KEY)])
+        key = command_key(session, scan.level)
+        asked = await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, key)])
         if asked and await answer_to_key(session, nonce, asked_at):
             await listen_no_more(session, scan, pane)  # else it asks a question of its own, which nothing may answer
 
@@ -113,6 +115,12 @@ async def listen_no_more(session: Session, scan: Scan, pane: Pane, held: str | N
         return bool(why) and name in told
 
     return bool(await until_marked(session, refused))
+
+
+def command_key(session: Session, level: Level) -> bytes:
+    """The key after which a shell with a line editor takes a command."""
+    knows_own = level.function_key if level.number else session.meta.function_key
+    return shell_at(level, session.meta.program).key if knows_own else shells.COMMAND_KEY
 
 
 def shell_kind(level: Level) -> adoption.ShellKind:

@@ -76,7 +76,16 @@ from tmuxmcp.running.entering import (
     type_command,
     until_listening,
 )
-from tmuxmcp.running.key import FAR_S, end_listening, interrupt, shell_kind, show_prompt, until_marked, why_not_taken
+from tmuxmcp.running.key import (
+    FAR_S,
+    command_key,
+    end_listening,
+    interrupt,
+    shell_kind,
+    show_prompt,
+    until_marked,
+    why_not_taken,
+)
 from tmuxmcp.running.obstacles import busy, continue_it, edits, wants_more
 from tmuxmcp.running.pacing import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.running.prompt import at_prompt, seen_at_prompt
@@ -208,7 +217,8 @@ async def undo(session: Session, until: ReturnWhen) -> RunOutcome:
             )
         job = Job(typed.UNDO_JOB, begun, look.size, secrets.token_hex(4), level)
         job.at(look.shell)
-        given = adoption.undo(shell_kind(level), job.name, "" if session.proves(level) else None)
+        key = command_key(session, level)
+        given = adoption.undo(shell_kind(level), key, job.name, "" if session.proves(level) else None)
         async with session.input_lock:
             with anyio.CancelScope(shield=True):
                 done = await press_key(session, pane, job, given.key)

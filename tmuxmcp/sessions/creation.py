@@ -260,6 +260,7 @@ class Creation:
             nonce=nonce,
             marks=integration.marks,
             proofs=integration.marks,
+            function_key=integration.marks,
             cwd=where,
             cols=request.cols,
             rows=request.rows,

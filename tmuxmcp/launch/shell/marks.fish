@@ -1,10 +1,10 @@
 # tmuxmcp marks for fish (3.4 and later): where prompts, commands and their output begin and end, as in bash.sh.
 #
 # fish has events for all of them, so prompts and prompt functions stay the user's own. It asks for the rest of an
-# unfinished command inside its editor, so one key tells, ESC[7777~: it answers with P;k=g, reads "JOB NUL SIZES NUL COMMAND NUL" from
-# the terminal and runs the command in place of whatever was typed, without abbreviations, completions and pastes. C, D
-# and P (incomplete: nothing was run, the line is empty again) then carry job=JOB. C tells the command, and C and D the
-# time since the machine began, up=SECONDS: fish itself has no clock.
+# unfinished command inside its editor, so one key tells, ESC[34;8~: it answers with P;k=g, reads "JOB NUL SIZES NUL
+# COMMAND NUL" from the terminal and runs the command in place of whatever was typed, without abbreviations, completions
+# and pastes. C, D and P (incomplete: nothing was run, the line is empty again) then carry job=JOB. C tells the command,
+# and C and D the time since the machine began, up=SECONDS: fish itself has no clock.
 #
 # Read by --init-command, after the user's own files.
 
@@ -132,7 +132,9 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         # The first is always there, also where all its keys were taken away. In vi's modes it may be at this prompt already:
         # all fish shells of a user go over to them when one does (`fish_vi_key_bindings`).
         for mode in default insert visual replace replace_one (builtin bind --list-modes)
-            builtin bind -M $mode \e\[7777~ $__tmuxmcp_steps
+            for key in $__tmuxmcp_keys
+                builtin bind -M $mode $key $__tmuxmcp_steps
+            end
         end
         # The user's own functions at the beginning of a command come before ours: what they print is not the command's.
         set -l handlers (functions --handlers-type generic | builtin string match 'fish_preexec *')
@@ -141,6 +143,9 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         set -g __tmuxmcp_begun
         set -g __tmuxmcp_late
     end
+
+    # The second is for brokers of earlier versions, which know no other; fish drops it from 4.0.6 on.
+    set -g __tmuxmcp_keys \e\[34\;8~ \e\[7777~
 
     # Our key calls these in turn, some of them more than once: a Ctrl-C ends one, and the next goes on where that was. So
     # whatever is typed after P;k=g is read here, and stands in nobody's line.
@@ -242,7 +247,9 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     function __tmuxmcp_off
         set -l fish_read_limit 104857600
         for mode in (builtin bind --list-modes)
-            builtin bind -M $mode --erase \e\[7777~
+            for key in $__tmuxmcp_keys
+                builtin bind -M $mode --erase $key
+            end
         end
         __tmuxmcp_mark 'P;k=u'
         functions --erase (functions --all --names | builtin string match '__tmuxmcp_*')

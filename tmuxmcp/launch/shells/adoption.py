@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.launch.shells.record import COMMAND_KEY, START_UP
+from tmuxmcp.launch.shells.record import START_UP
 
 ADOPTED_TEXTS = START_UP / "adopted"
 """Where the texts lie that only an adopted shell gets."""
@@ -179,10 +179,11 @@ def stop(kind: ShellKind) -> bytes:
     return b": :\n" + (b"\0" if kind.dialect is Dialect.FISH else b"")
 
 
-def give(kind: ShellKind, job: str, text: bytes, proof: str | None = "") -> Giving:
+def give(kind: ShellKind, key: bytes, job: str, text: bytes, proof: str | None = "") -> Giving:
     """Have an adopted shell run a command.
 
     Args:
+        key: after which it listens, if it has a line editor.
         job: the name of eight characters that its marks carry.
         text: the command, without a newline at its end.
         proof: what it shows when the command is over; None: the shell was adopted by an earlier version.
@@ -192,11 +193,11 @@ def give(kind: ShellKind, job: str, text: bytes, proof: str | None = "") -> Givi
         case Dialect.POSIX:
             return Giving(b" __tmuxmcp\r", _lines(name + text))
         case Dialect.BASH:
-            return Giving(COMMAND_KEY, _lines(name + text))
+            return Giving(key, _lines(name + text))
         case _:
             characters = len(text.decode("utf-8", "surrogateescape"))
             told = (proof or "").encode() + job.encode()
-            return Giving(COMMAND_KEY, b"%b\0%d %d\0%b\0" % (told, characters, len(text), text))
+            return Giving(key, b"%b\0%d %d\0%b\0" % (told, characters, len(text), text))
 
 
 def refuse(kind: ShellKind, job: str) -> bytes:
@@ -206,11 +207,11 @@ def refuse(kind: ShellKind, job: str) -> bytes:
     return b"%b\0\0\0" % job.encode()
 
 
-def undo(kind: ShellKind, job: str, proof: str | None = "") -> Giving:
+def undo(kind: ShellKind, key: bytes, job: str, proof: str | None = "") -> Giving:
     """Take the marks out again, at the shell's prompt. Its last mark is `P;k=u`; then it is as it was before."""
     if kind.dialect is Dialect.POSIX:
         return Giving(b" __tmuxmcp_off\r", b"")
-    return give(kind, job, b" __tmuxmcp_off", proof)
+    return give(kind, key, job, b" __tmuxmcp_off", proof)
 
 
 def _lines(text: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from tmuxmcp.launch.shells.record import BARE_PROMPT, START_UP, Integration, Shell, options
+from tmuxmcp.launch.shells.record import BARE_PROMPT, FUNCTION_KEY, START_UP, Integration, Shell, options
 
 _WITH_VALUE = ("-C", "--init-command", "-d", "--debug", "-o", "--debug-output", "-f", "--features", "--profile")
 _NOT_INTERACTIVE = ("--command", "--no-execute", "--help", "--version", "--print-")
@@ -46,6 +46,7 @@ def _reads_from(command: bytes, path: str) -> bytes:
 FISH = Shell(
     "fish",
     _integrate,
+    key=FUNCTION_KEY,
     reads_from=_reads_from,
     draws_after_mark=True,
     status_variable="$status",

@@ -15,6 +15,8 @@ START_UP = Path(__file__).parents[1] / "shell"
 COMMAND_KEY = b"\x1b[7777~"
 """The private key of our start-up files: the shell takes a command. Those that listen for it answer with `P;k=g`."""
 
+FUNCTION_KEY = b"\x1b[34;8~"
+"""The same in fish, which from 4.0.6 on drops a key that its decoder does not know: F20 with Shift, Alt and Ctrl."""
 
 BARE_PROMPT = "tmuxmcp# "
 """What a shell shows that was started bare. mksh shows root no prompt without `#`."""
@@ -54,6 +56,8 @@ class Shell:
     """`integrate(args, environment)`: how it loads our start-up file; None when it would not be interactive."""
     reads_files: bool = False
     """After `COMMAND_KEY` it reads the command from a file; otherwise it listens for it at the terminal."""
+    key: bytes = COMMAND_KEY
+    """The key after which it takes a command."""
     reads_from: Callable[[bytes, str], bytes] = braced
     """`reads_from(command, path)`: the command, given a file to read; what it changes in the shell stays."""
     draws_after_mark: bool = False
