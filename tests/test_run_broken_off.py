@@ -5,13 +5,14 @@ zsh and fish may give a loop of their own that C-c broke off the status 0.
 
 from __future__ import annotations
 
+import os
 import shutil
 from functools import partial
 
 import anyio
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import eventually, newest_fish
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import RunResult
 from tmuxmcp.errors import IncompleteCommand
@@ -25,7 +26,7 @@ LOOPS = {
 }
 
 
-@pytest.mark.parametrize("shell", LOOPS)
+@pytest.mark.parametrize("shell", [*LOOPS, newest_fish])
 async def test_what_ctrl_c_broke_off_has_not_succeeded(broker: Broker, shell: str):
     if shutil.which(shell) is None:
         pytest.skip("it is not installed")
@@ -35,7 +36,7 @@ async def test_what_ctrl_c_broke_off_has_not_succeeded(broker: Broker, shell: st
     async def begun(since: int) -> bool:
         return b"begun\r\n" in log.read(since, log.size() - since)
 
-    for loop in LOOPS[shell]:
+    for loop in LOOPS[os.path.basename(shell)]:
         since, ran = log.size(), list[RunResult]()
 
         async def run(command: str = loop, ran: list[RunResult] = ran) -> None:

@@ -23,6 +23,7 @@ from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.levels import LevelScan
 from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_paste_mode
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, Numbers, ShellState, ShellTrack
+from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.proofs import hash_of
 
 CHECKPOINT_BYTES = 1 << 22
@@ -45,8 +46,8 @@ CLOCK_SET_S = 0.1
 
 LAST_WORDS_BYTES = 2048
 
-SHOWN_KEY = re.compile(rb"(\^C|\^Z(fish: [^\n]*\r?\n)?)\Z")
-"""What stands at the end of a command's output where a key has ended or stopped it."""
+SHOWN_KEY = re.compile(r"\^(?:C|Z(?:\w+: [^\n]*\n)?)\Z")
+"""What stands at the end of a command's text where a key has ended or stopped it."""
 
 
 class ShellView:
@@ -344,7 +345,9 @@ class ShellView:
         if finished.text is None or finished.output_start is None:
             return False
         start = max(finished.output_start, finished.output_end - LAST_WORDS_BYTES)
-        return SHOWN_KEY.search(self._log.read(start, finished.output_end - start)) is not None
+        last = self._log.read(start, finished.output_end - start)
+        # fish 4 sends marks of its own behind it, among others.
+        return b"^" in last and SHOWN_KEY.search(plain(last, LAST_WORDS_BYTES).text) is not None
 
     def _with_echo(self, finished: Finished) -> Finished:
         """A command of a shell that does not tell where it begins: behind the line that was entered, if it has text."""
