@@ -16,9 +16,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.conftest import SLOW, TMUX, eventually
+from tests.conftest import SLOW, TMUX, eventually, newest_fish
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import NotAShell, SessionBusy
+from tmuxmcp.readiness import proven
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, may_adopt
@@ -247,8 +248,12 @@ MORE_SHELLS = ["bash --norc", "bash --noediting", "bash --posix", "rbash", "bash
 MORE_SHELLS += ["zsh -f", "zsh +Z", "busybox sh", "sh", "dash -i", "mksh -o vi", "bash -o vi", "fish --private"]
 
 
-@pytest.mark.parametrize("shell", [s for s in [*SHELLS, *(MORE_SHELLS if MANY else ())] if there(s.split(" -")[0])])
-async def test_a_prompt_is_known(broker: Broker, home: Path, shell: str) -> None:
+SHELLS_THERE = [s for s in [*SHELLS, *(MORE_SHELLS if MANY else ())] if there(s.split(" -")[0])]
+
+
+@pytest.mark.parametrize("shell", [*SHELLS_THERE, newest_fish])
+async def test_a_prompt_is_known(broker: Broker, home: Path, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    monkeypatch.setattr(proven, "_is_of_system", lambda path, found: True)
     await front(broker, home, shell)
     session = broker.registry.sessions["a"]
     for text in ("", "cd /usr\n", "echo one; ls /\n"):
@@ -261,12 +266,14 @@ async def test_a_prompt_is_known(broker: Broker, home: Path, shell: str) -> None
         async def at_prompt() -> Look | None:
             await broker.read(session_id="a", wait_for="ready")
             look = await session.look()
-            assert look.mode == "shell_prompt" or (shell.startswith("fish") and look.mode == "line_input")
+            assert look.mode == "shell_prompt" or ("fish" in shell and look.mode == "line_input")
             return look if look.mode == "shell_prompt" else None
 
         facts = (await eventually(at_prompt)).facts
         assert facts
         assert found.pid == facts.foreground
+    ran = await broker.run("echo $PWD; false", session_id="a", adopt="yes")
+    assert (ran.output, ran.exit_code, ran.shell and ran.shell.adopted) == ("/usr\n", 1, True)
 
 
 ADOPTED = [s for s in ("dash", "busybox ash", "mksh", "ksh93", "bash", "zsh", "fish") if there(s)]

@@ -38,7 +38,7 @@ MOST_KNOWN = 64
 """Programs that are remembered, in all their ways."""
 
 _CONTROL_SEQUENCE = re.compile(
-    rb"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>]|[\x08\r]"
+    rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>]|[\x08\x0f\r]"
 )
 _ASKS_TERMINAL = re.compile(rb"\x1b\[(0?c|6n)")
 _KEPT_VARIABLES = ("LANG", "LANGUAGE", "TERM")
@@ -107,13 +107,17 @@ def _ways(front: Front) -> Iterator[_WayToStart]:
     found, own = os.stat(f"/proc/{front.pid}/exe"), os.stat(path)
     if (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino):
         return  # of another root
-    # No other file is run: whoever is in a sandbox could have made it.
-    if own.st_uid != 0 or own.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not path.startswith(SYSTEM_PROGRAMS):
+    if not _is_of_system(path, own):
         return
     file = (own.st_dev, own.st_ino, own.st_mtime_ns)
     environment = _environment(front.pid)
     for options in front.shell.bare(front.canonical):
         yield _WayToStart(path, front.called, file, (*front.applet, *options), environment)
+
+
+def _is_of_system(path: str, found: os.stat_result) -> bool:
+    """Whether a program is the system's own. No other one is run: whoever is in a sandbox could have made it."""
+    return found.st_uid == 0 and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and path.startswith(SYSTEM_PROGRAMS)
 
 
 def _environment(pid: int) -> tuple[tuple[str, str], ...]:

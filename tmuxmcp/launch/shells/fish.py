@@ -12,6 +12,10 @@ _NOT_INTERACTIVE = ("--command", "--no-execute", "--help", "--version", "--print
 
 
 _PROMPT = f"function fish_prompt; echo -n '{BARE_PROMPT}'; end; function fish_right_prompt; end"
+_AGAIN = f"""\
+set x (status fish-path); exec $x --no-config --private -i -C 'for i in 1 2; set x (eval true); end; true | source'\r\
+function fish_prompt; echo -n '{BARE_PROMPT}'; end\r"""
+"""Starts it another way, and gives it our prompt when it shows its own."""
 
 
 def _integrate(args: Sequence[str], environment: Mapping[str, str]) -> Integration | None:
@@ -65,5 +69,7 @@ FISH = Shell(
         b"function f; set x (true); end; f; for i in 1 2; eval true; end; true | true\r",
         b"read x </dev/null; cd /; test a = b; or string match -q a b\r",
         b"switch (echo /*); case '*'; echo ~ $x (math 1 + 1) >/dev/null; end; f\r",
+        # What its start leaves behind on the stack of fish 4 stays there for good.
+        _AGAIN.encode(),
     ),
 )
