@@ -19,6 +19,7 @@ from tests.conftest import SLOW, end_server
 from tests.service import a_service
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.cli.arguments import VERBS
+from tmuxmcp.clients import CLIENTS
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
@@ -98,6 +99,14 @@ def test_every_page_is_in_the_index():
 def test_scripts_that_pages_name_exist(page: Path):
     for name in re.findall(r"(?<![\w.-])scripts/\w+", page.read_text()):
         assert os.access(ROOT / name, os.X_OK), name
+
+
+def test_what_clients_ask_first_is_in_the_howto():
+    page = (ROOT / "docs" / "howto" / "connect-a-client.md").read_text()
+    rows = {row.split("`")[1]: row for row in page.splitlines() if row.startswith("| `")}  # the last table
+    for name, client in CLIENTS.items():
+        for sentence in client.asks.values():
+            assert f"| {sentence.format(name='tmuxmcp')} |" in rows[name], name
 
 
 def test_readme_is_found_by_registries():

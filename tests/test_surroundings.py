@@ -16,6 +16,7 @@ from tests.agent import eventually
 from tests.conftest import SLOW
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.doctor import check_sandbox, surroundings
+from tmuxmcp.doctor.check import DoctorCheck
 from tmuxmcp.doctor.surroundings import check_clients, check_container, check_http, check_tokens, container_kind
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -169,8 +170,22 @@ def install(home: Path, client: str, *options: str) -> Path:
 
 
 def test_client_that_calls_us_is_not_looked_for_as_a_program(tmp_path: Path) -> None:
-    install(tmp_path, "gemini", "--http", "http://127.0.0.1:9")
-    assert check_clients(tmp_path, {}).ok
+    install(tmp_path, "cursor", "--http", "http://127.0.0.1:9")
+    assert check_clients(tmp_path, {}) == DoctorCheck("clients", True, "known to Cursor")
+
+
+def test_client_that_does_not_trust_the_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rules = tmp_path / ".gemini" / "trustedFolders.json"
+    for server in ((), ("--http", "http://127.0.0.1:9")):
+        install(tmp_path, "gemini", *server)
+        rules.unlink(missing_ok=True)
+        said = f"known to Gemini CLI (not in {tmp_path}, which it does not trust: {rules})"
+        assert check_clients(tmp_path, {}) == DoctorCheck("clients", True, said)
+        rules.write_text(json.dumps({str(tmp_path): "TRUST_FOLDER"}))
+        assert check_clients(tmp_path, {}).message == f"known to Gemini CLI (it trusts {tmp_path})"
+        rules.write_text("[")
+        assert "whether it trusts" in check_clients(tmp_path, {}).message
 
 
 @pytest.mark.parametrize("client", ["claude-code", "codex", "opencode", "goose", "zed"])

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from tmuxmcp import jsonc
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.foldertrust import FolderRules, TrustedProjects, TrustFound
 from tmuxmcp.latedataclass import dataclass
 
 Scope = Literal["user", "project", "local"]
@@ -139,6 +140,18 @@ class McpClient:
     """The user's file on macOS, where that is another one."""
     home_variable: str = ""
     """Variable that moves the directory of the user's file."""
+    asks: Mapping[Scope, str] = field(default_factory=dict)
+    """By scope, what the person has to agree to before this client starts the server `{name}`; none: nothing."""
+    trust: FolderRules | TrustedProjects | None = None
+    """Where it keeps which folders the person trusts; none: we cannot read that, or it does not matter."""
+    trusted_scopes: tuple[Scope, ...] = ("user", "project")
+    """Scopes whose servers it starts in trusted folders alone."""
+    trust_again: str = ""
+    """How the person changes what they answered about a folder."""
+
+    def trust_in(self, folder: Path, scope: Scope, home: Path, environ: Mapping[str, str]) -> TrustFound | None:
+        """Whether the person trusts a folder, where servers of this scope need that; `None`: it is not known to."""
+        return self.trust.find(folder, home, environ) if self.trust and scope in self.trusted_scopes else None
 
     def path(self, scope: Scope, home: Path, cwd: Path, environ: Mapping[str, str]) -> Path:
         """The configuration file.
@@ -178,6 +191,10 @@ CLIENTS: dict[str, McpClient] = {
         at_url=remote("url", type="http"),
         results="text",
         then="Start a new `claude`",
+        asks={
+            "project": "Claude Code starts the server of a project once you approve it, which the next `claude` there"
+            " asks; until then `claude mcp list` says Pending approval."
+        },
     ),
     "claude-desktop": McpClient(
         "Claude Desktop",
@@ -196,12 +213,24 @@ CLIENTS: dict[str, McpClient] = {
         results="text",
         home_variable="CODEX_HOME",
         then="Start a new `codex`",
+        asks={
+            "project": "Codex reads the configuration of a project only in a folder that you trust, which `codex` asks"
+            " at its first start there; elsewhere it does not mention the server."
+        },
+        trust=TrustedProjects(),
+        trusted_scopes=("project",),
+        trust_again="`trust_level` in that file changes it",
     ),
     "cursor": McpClient(
         "Cursor",
         {"user": "~/.cursor/mcp.json", "project": ".cursor/mcp.json"},
         at_url=remote("url"),
         then="Restart Cursor",
+        asks=dict.fromkeys(
+            ("user", "project"),
+            "Cursor may show a new server as Disabled: enable it in its settings, under MCPs, and for its command line"
+            " with `agent mcp enable {name}`.",
+        ),
     ),
     "vscode": McpClient(
         "VS Code",
@@ -211,18 +240,44 @@ CLIENTS: dict[str, McpClient] = {
         at_url=remote("url", type="http"),
         darwin="~/Library/Application Support/Code/User/mcp.json",
         then="In VS Code, run `MCP: List Servers` and start it",
+        asks={
+            "user": "VS Code's agents, and so their servers, work only in a workspace that you trust.",
+            "project": "VS Code asks whether you trust the server when it first starts it and when its entry has"
+            " changed; its agents work only in a workspace that you trust.",
+        },
     ),
     "gemini": McpClient(
         "Gemini CLI",
         {"user": "~/.gemini/settings.json", "project": ".gemini/settings.json"},
         at_url=remote("httpUrl"),
         then="Start a new `gemini`",
+        asks=dict.fromkeys(
+            ("user", "project"),
+            "Gemini CLI starts MCP servers only in a folder that you trust, which `gemini` asks at its first start"
+            " there; elsewhere it shows them as Disabled.",
+        ),
+        trust=FolderRules(
+            "~/.gemini",
+            asked=True,
+            file_variable="GEMINI_CLI_TRUSTED_FOLDERS_PATH",
+            variable="GEMINI_CLI_TRUST_WORKSPACE",
+            system_settings="/etc/gemini-cli/settings.json",
+        ),
+        trust_again="`/permissions` in `gemini` changes it",
     ),
     "qwen-code": McpClient(
         "Qwen Code",
         {"user": "~/.qwen/settings.json", "project": ".qwen/settings.json"},
         at_url=remote("httpUrl"),
         then="Start a new `qwen`",
+        asks={
+            "user": "Qwen Code starts no MCP server in a folder that you do not trust, where its setting"
+            " `security.folderTrust.enabled` is on.",
+            "project": "Qwen Code starts the server of a project once you approve it, with `qwen mcp approve {name}`"
+            " there; until then `qwen mcp list` says Pending approval.",
+        },
+        trust=FolderRules("~/.qwen", asked=False, file_variable="QWEN_CODE_TRUSTED_FOLDERS_PATH"),
+        trust_again="`/trust` in `qwen` changes it",
     ),
     "goose": McpClient(
         "goose",
@@ -246,6 +301,7 @@ CLIENTS: dict[str, McpClient] = {
         {"user": "~/.codeium/windsurf/mcp_config.json"},
         at_url=remote("serverUrl"),
         then="Press the refresh button of its MCP servers",
+        asks={"user": "With an Enterprise plan MCP has to be turned on in Windsurf's settings first."},
     ),
     "zed": McpClient(
         "Zed",

@@ -142,6 +142,35 @@ def test_where_an_entry_holds_is_told(person: Person, words: tuple[str, ...], ho
     assert "It holds" not in person("claude-code", *words, "--remove")
 
 
+@pytest.mark.parametrize(("client", "scope"), SCOPES)
+def test_what_a_client_asks_first_is_told(person: Person, client: str, scope: str) -> None:
+    asks = CLIENTS[client].asks.get(scope)  # type: ignore[call-overload]  # of the client's own scopes
+    sentence = asks.format(name="term") if asks else None
+    words = (client, "--scope", scope, "--name", "term")
+    assert person.json(*words, "--dry-run")["asks"] == sentence
+    for said in (person(*words, "--dry-run"), person(*words, "--no-start")):
+        assert not sentence or f"  {sentence}\n" in said
+    assert "asks" not in person.json(*words, "--remove")
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [("{{}}", "is not trusted yet ({file}): no server starts there until you agree."),
+     ('{{"{project}": "TRUST_FOLDER"}}', "is trusted ({file})."),
+     ('{{"{project}": "DO_NOT_TRUST"}}',
+      "is not trusted ({file}): no server starts there until `/permissions` in `gemini` changes it."),
+     ("{{", "is trusted is not known: {file} cannot be read: ")],
+)  # fmt: skip
+def test_whether_the_folder_is_trusted_is_told(person: Person, rules: str, said: str) -> None:
+    file = person.home / ".gemini" / "trustedFolders.json"
+    file.parent.mkdir()
+    file.write_text(before := rules.format(project=person.project))
+    told = person("gemini", "--no-start")
+    assert "It holds for you, in every directory that the client trusts.\n" in told
+    assert f"{person.project} {said.format(file=file)}" in told
+    assert file.read_text() == before
+
+
 def test_linked_file_stays_a_link(person: Person) -> None:
     kept = person.home / "dotfiles.json"
     kept.write_text("{}")
@@ -381,14 +410,63 @@ LISTS = {"claude-code": ("claude", "Connected"), "codex": ("codex", "enabled"), 
          "opencode": ("opencode", "connected"), "qwen-code": ("qwen", "Connected")}  # fmt: skip
 
 
+def told_by(person: Person, client: str) -> str:
+    """What a client says of its servers, without colours."""
+    return re.sub(r"\x1b\[[\d;]*m", "", listed_by(person, client))
+
+
+@pytest.mark.slow
+def test_gemini_starts_servers_where_we_say_that_it_does(untrusting: Person) -> None:
+    file = untrusting.home / ".gemini" / "trustedFolders.json"
+    untrusting("gemini", "--no-start")
+    for rules, trust, shown in (
+        ({}, "unasked", "Disabled"),
+        ({str(untrusting.project.parent): "TRUST_FOLDER", str(untrusting.project): "DO_NOT_TRUST"}, "no", "Disabled"),
+        ({str(untrusting.home): "TRUST_PARENT"}, "yes", "Connected"),
+    ):
+        file.write_text(json.dumps(rules))
+        assert untrusting.json("gemini")["trust"] == {"trust": trust, "by": str(file)}
+        wanted = re.compile(rf"tmuxmcp: .* - {shown}$", re.MULTILINE)
+        # It gives a server five seconds, in which a busy machine may not have started it.
+        eventually(lambda wanted=wanted: wanted.search(told_by(untrusting, "gemini")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repository", [False, True])
+def test_codex_reads_a_project_where_we_say_that_it_does(untrusting: Person, repository: bool) -> None:
+    config = untrusting.home / ".codex" / "config.toml"
+    config.parent.mkdir()
+    if repository:
+        subprocess.run(["git", "init", "-q", untrusting.project.parent], check=True)
+    words = ("codex", "--scope", "project")
+    assert untrusting.json(*words)["trust"]["trust"] == "unasked"
+    assert "No MCP servers" in told_by(untrusting, "codex")
+    config.write_text(f'[projects."{untrusting.project.parent}"]\ntrust_level = "trusted"\n')
+    assert (untrusting.json(*words)["trust"]["trust"] == "yes") is repository
+    assert ("enabled" in told_by(untrusting, "codex")) is repository
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", ["claude-code", "qwen-code"])
+def test_server_of_a_project_waits_for_approval(untrusting: Person, client: str) -> None:
+    untrusting(client, "--scope", "project", "--no-start")
+    assert "Pending approval" in told_by(untrusting, client)
+
+
 @pytest.fixture
-def connected(person: Person, state_dir: Path) -> Iterator[Person]:
+def untrusting(person: Person, state_dir: Path) -> Iterator[Person]:
+    """Somebody whose clients were not asked about any folder yet."""
     person.env |= {"TMUXMCP_STATE_DIR": str(state_dir), "GEMINI_API_KEY": "none", "DISABLE_AUTOUPDATER": "1"}
-    trusted = person.home / ".gemini" / "trustedFolders.json"
-    trusted.parent.mkdir()
-    trusted.write_text(json.dumps({str(person.project): "TRUST_FOLDER"}))
+    (person.home / ".gemini").mkdir()
     yield person
     end_server(state_dir)
+
+
+@pytest.fixture
+def connected(untrusting: Person) -> Person:
+    trusted = untrusting.home / ".gemini" / "trustedFolders.json"
+    trusted.write_text(json.dumps({str(untrusting.project): "TRUST_FOLDER"}))
+    return untrusting
 
 
 def listed_by(person: Person, client: str) -> str:
@@ -423,7 +501,7 @@ def test_real_client_finds_us_and_a_server_at_a_url(connected: Person, client: s
 
     def reached() -> bool:
         nonlocal said
-        said = re.sub(r"\x1b\[[\d;]*m", "", listed_by(connected, client))
+        said = told_by(connected, client)
         print(said)
         return all(
             re.search(rf"^\W*{name}\b.*\b{LISTS[client][1]}\b", said, re.MULTILINE) for name in ("tmuxmcp", "far")

@@ -29,6 +29,7 @@ from tmuxmcp.clients import (
     SDK_VARIABLES,
     HttpServer,
     McpClient,
+    Scope,
     StartedServer,
     edited,
     masked,
@@ -37,6 +38,7 @@ from tmuxmcp.clients import (
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument, IoError
 from tmuxmcp.faces.tokens import only_token
+from tmuxmcp.foldertrust import TrustFound
 from tmuxmcp.machine.atomically import write_atomically
 
 NOT_INSTALLED = ("/archive-v0/", "/builds-v0/")
@@ -46,7 +48,7 @@ NOT_INSTALLED = ("/archive-v0/", "/builds-v0/")
 def install(options: argparse.Namespace) -> int:
     """`tmuxmcp install`."""
     client, cwd = CLIENTS[options.client], Path.cwd()
-    scope = options.scope or next(iter(client.files))
+    scope: Scope = options.scope or next(iter(client.files))
     path = client.path(scope, Path.home(), cwd, os.environ)
     at, start = _remote(client, scope, path, options), None
     entry = None
@@ -59,7 +61,8 @@ def install(options: argparse.Namespace) -> int:
     before = _text_of(path)
     after = edited(before, path, client.keys(scope, cwd), options.name, entry)
     changed = read(before, path) != read(after, path)
-    plan = _plan(client, start, at)
+    plan, asks = _plan(client, start, at), _asks(client, scope, options.name)
+    trust = client.trust_in(cwd, scope, Path.home(), os.environ)
     tried = None if options.remove or options.dry_run or options.no_start else _try(client, start, at)
     backup = None
     if not options.dry_run:
@@ -71,6 +74,8 @@ def install(options: argparse.Namespace) -> int:
     if options.json:
         told = {"client": options.client, "scope": scope, "path": str(path), "name": options.name}
         told["entry"] = entry and json.loads(masked(json.dumps(entry)))
+        if not options.remove:
+            told |= {"asks": asks, "trust": trust and asdict(trust)}
         told |= {"changed": changed, "dry_run": options.dry_run, "backup": backup and str(backup)}
         output.write_json(told | {"tried": tried and asdict(tried), "next": None if options.remove else _next(client)})
         return 0
@@ -79,16 +84,18 @@ def install(options: argparse.Namespace) -> int:
         if not changed:
             output.write(f"{client.title}: {path} is as it should be.\n")
         if not options.remove:
-            output.write(f"  It would hold {_where(scope, cwd)}.\n  It would try {plan}.\n")
+            output.write(f"  It would hold {_where(scope, cwd, trust)}.\n  It would try {plan}.\n")
+            _tell_what_it_asks(asks, cwd, client, trust)
         return 0
     _tell(client, path, changed, backup, options.remove)
     if not options.remove:
-        output.write(f"  It holds {_where(scope, cwd)}.\n")
+        output.write(f"  It holds {_where(scope, cwd, trust)}.\n")
         if at and at.token:
             output.write(f"  The token is in it: only you can read {path} (mode 600).\n")
         if tried:
             tmux = f" on tmux {tried.tmux}" if tried.tmux else ""
             output.write(f"  Tried {plan}: tmuxmcp {tried.version}{tmux} answers with {tried.tools} tools.\n")
+        _tell_what_it_asks(asks, cwd, client, trust)
         output.write(f"  Next: {_next(client)}.\n")
     return 0
 
@@ -146,9 +153,31 @@ def _next(client: McpClient) -> str:
     return f"{client.then}, and ask it to run `pwd` in a terminal session"
 
 
-def _where(scope: str, cwd: Path) -> str:
+def _asks(client: McpClient, scope: Scope, name: str) -> str | None:
+    sentence = client.asks.get(scope)
+    return sentence.format(name=name) if sentence else None
+
+
+def _tell_what_it_asks(asks: str | None, cwd: Path, client: McpClient, found: TrustFound | None) -> None:
+    """Say what the person has to agree to before the client starts the server, and what they did as far as we see."""
+    if asks:
+        output.write(f"  {asks}\n")
+    match found:
+        case TrustFound(trust="yes" | "off", by=by):
+            output.write(f"  {cwd} is trusted ({by}).\n")
+        case TrustFound(trust="no", by=by):
+            output.write(f"  {cwd} is not trusted ({by}): no server starts there until {client.trust_again}.\n")
+        case TrustFound(trust="unasked", by=by):
+            output.write(f"  {cwd} is not trusted yet ({by}): no server starts there until you agree.\n")
+        case TrustFound(trust="unknown", by=by):
+            output.write(f"  Whether {cwd} is trusted is not known: {by}.\n")
+
+
+def _where(scope: Scope, cwd: Path, found: TrustFound | None) -> str:
     """Where a configuration holds, for people."""
     match scope:
+        case "user" if found and found.trust != "off":
+            return "for you, in every directory that the client trusts"
         case "user":
             return "for you, in every directory"
         case "local":

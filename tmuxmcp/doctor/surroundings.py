@@ -21,6 +21,7 @@ from tmuxmcp.doctor.check import DoctorCheck
 from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.faces.address import is_loopback, parse_address
 from tmuxmcp.faces.tokens import TOKEN_VARIABLE, load_tokens
+from tmuxmcp.foldertrust import TrustFound
 from tmuxmcp.machine.filesystem import file_system_of
 from tmuxmcp.machine.ourselves import shown_above
 from tmuxmcp.machine.secretvalue import check_source
@@ -275,8 +276,8 @@ def check_clients(home: Path, environ: Mapping[str, str]) -> DoctorCheck:
     """The clients that start us, and whether what they start is there."""
     told, wrong, fixes = [], [], []
     for word, client, command, problem in _entries(home, environ):
-        if not problem and command and shutil.which(command, path=environ.get("PATH")):
-            told.append(client.title)
+        if not problem and (command is None or (command and shutil.which(command, path=environ.get("PATH")))):
+            told.append(f"{client.title}{_trust(client, home, environ)}")
         else:
             wrong.append(f"{client.title}: {problem or f'{command!r} is not there'}")
             fixes.append(f"`tmuxmcp install {word} --scope user`.")
@@ -287,8 +288,25 @@ def check_clients(home: Path, environ: Mapping[str, str]) -> DoctorCheck:
     )
 
 
-def _entries(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, McpClient, str, str]]:
-    """Our entries in the clients' files of the user: the client's word, itself, the command, what is wrong."""
+def _trust(client: McpClient, home: Path, environ: Mapping[str, str]) -> str:
+    """Whether a client that starts servers in trusted folders alone would do so here."""
+    here = Path.cwd()
+    found = client.trust_in(here, "user", home, environ)
+    match found:
+        case TrustFound(trust="yes"):
+            return f" (it trusts {here})"
+        case TrustFound(trust="no" | "unasked", by=by):
+            return f" (not in {here}, which it does not trust: {by})"
+        case TrustFound(trust="unknown", by=by):
+            return f" (whether it trusts {here} is not known: {by})"
+    return ""
+
+
+def _entries(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, McpClient, str | None, str]]:
+    """Our entries in the clients' files of the user: the client's word, itself, the command, what is wrong.
+
+    The command is `None` where the client calls a server at a URL.
+    """
     for word, client in CLIENTS.items():
         path = client.path("user", home, home, environ)
         try:
@@ -299,6 +317,8 @@ def _entries(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, McpC
             yield word, client, "", error.message
             continue
         entry = found.get("tmuxmcp")
-        if isinstance(entry, dict) and not any(key in entry for key in URL_KEYS):
+        if isinstance(entry, dict) and any(key in entry for key in URL_KEYS):
+            yield word, client, None, ""
+        elif isinstance(entry, dict):
             command = entry.get("command") or entry.get("cmd", "")
             yield word, client, str(command[0] if isinstance(command, list) and command else command), ""
