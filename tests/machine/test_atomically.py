@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.atomically import make_private, write_atomically
+from tmuxmcp.page import codes, servers
+from tmuxmcp.record.notedcalls import CallFile
 
 
 def mode_of(path: Path) -> int:
@@ -62,3 +65,23 @@ def test_failure_to_replace_leaves_nothing(tmp_path: Path):
     with pytest.raises(IsADirectoryError):
         write_atomically(tmp_path / "a", "text")
     assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        make_private,
+        servers.running,
+        lambda state: codes.make_code(state, 1),
+        lambda state: codes.AccessSecrets(state, 1),
+        lambda state: CallFile(state / "request_ids" / "person", "request-1").take(),
+    ],
+)
+def test_whatever_comes_first_makes_a_state_directory_for_us_alone(tmp_path: Path, first: Callable[[Path], object]):
+    before = os.umask(0o022)
+    try:
+        first(tmp_path / "state" / "tmuxmcp")
+    finally:
+        os.umask(before)
+    assert {mode_of(each) for each in (tmp_path / "state").rglob("*") if each.is_dir()} == {0o700}
+    assert mode_of(tmp_path / "state") == 0o700

@@ -1,4 +1,4 @@
-"""Put a small file in the place of another: a reader sees the old text or the new, never a part.
+"""Put a small file in its place: a reader sees the old text or the new, never a part.
 
 `files.py` has a way of its own: it writes beneath an open directory, whose path may lead elsewhere by now.
 """
@@ -37,3 +37,15 @@ def write_atomically(path: Path, text: str, *, mode: int | None = None, to_disk:
         with suppress(OSError):
             os.unlink(beside)
         raise
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory and what is missing above it, for us alone: `mkdir(parents=True)` leaves those to the umask.
+
+    Raises:
+        OSError
+    """
+    if directory.is_dir():
+        return
+    for missing in reversed([each for each in (directory, *directory.parents) if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import ResourceLimit, Unauthorized
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.atomically import make_private
 
 CODE_S = 60
 """How long a code is good."""
@@ -186,5 +187,5 @@ class _SecretDirectory:
 
 def _directory(state_dir: Path, name: str) -> Path:
     directory = state_dir / "page" / name
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(directory)
     return directory

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.atomically import make_private, write_atomically
 
 FILE_BYTES = 4096
 
@@ -89,5 +89,5 @@ def _modified_s(path: Path) -> float:
 
 def _directory(state_dir: Path) -> Path:
     directory = state_dir / "page" / "servers"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(directory)
     return directory

@@ -24,6 +24,7 @@ from typing import Any
 from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
+from tmuxmcp.machine.atomically import make_private
 
 NOTED_CALL_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
 
@@ -79,7 +80,7 @@ class CallFile:
             IoError
         """
         with _errors_as_ours():
-            self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._place)
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with suppress(FileNotFoundError):
             # Not removed between these two lines?

@@ -28,7 +28,7 @@ from anyio.abc import TaskGroup
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxFailed, TmuxUnavailable
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.atomically import make_private, write_atomically
 from tmuxmcp.tmux.control import CONTROL_SESSION, ControlClient, Reply, command, sequence
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ def check_private_directory(path: Path) -> None:
         PermissionDenied: it is a link, another user's, or open to others.
     """
     try:
-        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
-            missing.mkdir(mode=0o700, exist_ok=True)  # not with parents=True, which leaves these to the umask
+        make_private(path)
         info = path.lstat()
         if not (stat.S_ISDIR(info.st_mode) or stat.S_ISLNK(info.st_mode)):
             raise FileExistsError
