@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.machine.atomically import make_private, write_atomically
+from tmuxmcp.machine.atomically import make_private, write_atomically, write_once
 from tmuxmcp.page import codes, servers
 from tmuxmcp.record.notedcalls import CallFile
 
@@ -64,6 +64,34 @@ def test_failure_to_replace_leaves_nothing(tmp_path: Path):
     (tmp_path / "a").mkdir()
     with pytest.raises(IsADirectoryError):
         write_atomically(tmp_path / "a", "text")
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_what_is_there_is_not_written_again(tmp_path: Path):
+    write_once(tmp_path / "a", "one")
+    write_once(tmp_path / "a", "two")
+    assert (tmp_path / "a").read_text() == "one"
+    assert mode_of(tmp_path / "a") == 0o600
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    write_once(tmp_path / "link", "three")
+    assert sorted(os.listdir(tmp_path)) == ["a", "link"]
+
+
+def test_of_several_who_write_at_once_all_find_the_same(tmp_path: Path):
+    found, start = [], threading.Barrier(8)
+
+    def write(text: str) -> None:
+        start.wait()
+        write_once(tmp_path / "a", text)
+        found.append((tmp_path / "a").read_text())
+
+    writers = [threading.Thread(target=write, args=(str(number) * 1000,)) for number in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
     assert os.listdir(tmp_path) == ["a"]
 
 

@@ -39,6 +39,25 @@ def write_atomically(path: Path, text: str, *, mode: int | None = None, to_disk:
         raise
 
 
+def write_once(path: Path, text: str) -> None:
+    """Put a file where there is none, for us alone: of several who do so at once, all find the first one's.
+
+    Raises:
+        OSError
+    """
+    if os.path.lexists(path):
+        return
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w") as made:
+            made.write(text)
+        with suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        os.unlink(beside)
+
+
 def make_private(directory: Path) -> None:
     """Make a directory and what is missing above it, for us alone: `mkdir(parents=True)` leaves those to the umask.
 

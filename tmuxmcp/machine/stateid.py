@@ -8,6 +8,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from tmuxmcp.machine.atomically import write_once
+
 NAME_BYTES = 16
 
 
@@ -33,13 +35,5 @@ def state_id(state_dir: Path) -> str:
     file = state_dir / "id"
     with suppress(FileNotFoundError):
         return file.read_text().strip()
-    beside = state_dir / f".id.{secrets.token_hex(4)}.new"
-    fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "w") as made:
-            made.write(secrets.token_hex(NAME_BYTES) + "\n")
-        with suppress(FileExistsError):
-            os.link(beside, file)
-    finally:
-        os.unlink(beside)
+    write_once(file, secrets.token_hex(NAME_BYTES) + "\n")
     return file.read_text().strip()

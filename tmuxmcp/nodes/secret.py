@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.machine.atomically import write_once
 
 MIN_SECRET_CHARS = 32
 """Characters of a secret."""
@@ -71,18 +72,8 @@ def make(file: Path) -> str:
     Raises:
         IoError, PermissionDenied, InvalidArgument: as `read`.
     """
-    if not file.exists():
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-        fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w") as made:
-            made.write(secrets.token_hex(32) + "\n")
-        try:
-            os.link(beside, file)
-        except FileExistsError:
-            pass
-        finally:
-            os.unlink(beside)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_once(file, secrets.token_hex(32) + "\n")
     return read(file)
 
 
