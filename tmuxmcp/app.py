@@ -7,7 +7,8 @@ import json
 import logging
 import os
 import select
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tmuxmcp.nodes.anybroker import AnyBroker
     from tmuxmcp.nodes.fleet import Fleet
     from tmuxmcp.nodes.ray.door import DoorHome
+    from tmuxmcp.page.servers import ServedPage
 
 log = logging.getLogger(__name__)
 
@@ -272,6 +274,39 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
                         dropped=service.metrics.dropped,
                     )
     log.info("ended cleanly")
+
+
+def run_page(settings: Settings, port: int | None, shown: Callable[[ServedPage], None]) -> None:
+    """Show the page, and serve nothing else, on loopback until a signal comes; sessions live on.
+
+    Args:
+        port: where; `None`: any, the last one if it is free.
+        shown: called once the page is served; must not block.
+
+    Raises:
+        IoError: the port cannot be had.
+    """
+    setup_logging("warning", settings.log_format)
+    try:
+        with _traced(settings):
+            anyio.run(_serve_page, settings.model_copy(update={"on_exit": "keep"}), port, shown)
+    except BaseExceptionGroup as group:
+        raise _only(group) from None
+
+
+async def _serve_page(settings: Settings, port: int | None, shown: Callable[[ServedPage], None]) -> None:
+    from tmuxmcp.faces.beside import page_beside
+
+    async with anyio.create_task_group() as tg:
+        tg.start_soon(_cancel_at_signal, tg.cancel_scope)
+        async with open_served(settings, keeps_times=True) as broker:
+            await page_beside(broker, settings.state_dir, port, shown)
+
+
+async def _cancel_at_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async for _ in signals:
+            scope.cancel()
 
 
 def served_from(settings: Settings) -> str:

@@ -6,9 +6,12 @@ import hashlib
 import hmac
 import json
 import os
+import signal
+import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +23,7 @@ import httpx2
 import pytest
 
 from tests import browser, forks
-from tests.conftest import SLOW
+from tests.conftest import SLOW, end_server
 from tests.page.visits import a_code, enter, let_in
 from tests.service import Service, bearer
 from tmuxmcp.page import codes, servers
@@ -171,10 +174,103 @@ def test_command_line_gives_an_address_that_lets_in(service: Service, state_dir:
     assert enter(service, words["code"][0]).status_code == 200
 
 
-def test_command_line_says_what_to_start_when_nothing_serves_the_page(tmp_path: Path):
-    done = cli(tmp_path, "--no-open")
+class Shown:
+    """`tmuxmcp page` where no server shows it, as a process of its own."""
+
+    def __init__(self, state_dir: Path, *words: str, browser: str = "") -> None:
+        environment = {"HOME": str(state_dir / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        self.state_dir = state_dir
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tmuxmcp", "page", "--state-dir", str(state_dir), *words],
+            env=environment | ({"BROWSER": browser} if browser else {}), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def address(self) -> str:
+        """The next line of stdout."""
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
+        """End it as Ctrl-C does; its exit status and what it said."""
+        self.process.send_signal(number)
+        try:
+            return self.process.wait(20 * SLOW), self.process.communicate()[1]
+        finally:
+            self.process.kill()
+            self.process.communicate()
+
+
+def let_in_by(address: str) -> dict[str, str]:
+    """The headers of a page that is let in by an address."""
+    base, _, code = address.partition("/#code=")
+    answer = httpx2.post(f"{base}/page/enter", json={"code": code}, timeout=20 * SLOW)
+    assert answer.status_code == 200, answer.text
+    return {"Authorization": f"Bearer {answer.json()['token']}"}
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Path]:
+    """A state directory that is not there yet, nor what it lies in."""
+    with tempfile.TemporaryDirectory(prefix="tm-") as directory:
+        state_dir = Path(directory, "state", "tmuxmcp")
+        yield state_dir
+        end_server(state_dir)
+
+
+def test_where_no_server_shows_the_page_the_command_does(fresh: Path):
+    shown = Shown(fresh, "--no-open")
+    base = (address := shown.address()).partition("/#")[0]
+    assert urlsplit(base).hostname == "127.0.0.1"
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (fresh, fresh.parent)} == {0o700}
+    assert cli(fresh, "--no-open").stdout.startswith(f"{base}/#code=")  # of the same server; comes back
+    headers = let_in_by(address)
+    words = ["new", "--state-dir", str(fresh), "--name", "one", "bash"]
+    made = forks.run(words, {"HOME": "/", "PATH": "/usr/bin:/bin"}, Path("/"), 30 * SLOW)
+    assert made.returncode == 0, made.stderr
+    asked = {"json": {"session": "one"}, "timeout": 20 * SLOW}
+    assert httpx2.post(f"{base}/page/commands", headers=headers, **asked).status_code == 200
+    assert httpx2.post(f"{base}/page/commands", headers=headers | {"Host": "evil.example"}, **asked).status_code == 421
+    for path in ("/rpc", "/mcp", "/metrics"):  # a page, and nothing else
+        assert httpx2.post(f"{base}{path}", headers=headers, json={}, timeout=20 * SLOW).status_code in (401, 404)
+    status, said = shown.end()
+    assert (status, base in said, "until you press Ctrl-C" in said) == (0, True, True)
+    assert servers.running(fresh) == []
+    again = Shown(fresh, "--json")
+    told = json.loads(again.address())
+    assert told["url"].startswith(f"{base}/#code=")  # pages that are open find it
+    answer = httpx2.post(f"{base}/page/commands", headers=headers, **asked)  # the session went on
+    assert answer.status_code == 200
+    assert again.end(signal.SIGTERM)[0] == 0
+
+
+def test_without_a_browser_the_address_is_told(fresh: Path):
+    shown = Shown(fresh, browser="/bin/false %s")
+    let_in_by(shown.address())
+    assert "There is no browser to open" in shown.end()[1]
+
+
+def test_the_browser_is_opened_and_the_page_shown_on(fresh: Path, tmp_path: Path):
+    opener = tmp_path / "opener"
+    opener.write_text('#!/bin/sh\ncp "${1#file://}" "$0.page"\n')
+    opener.chmod(0o700)
+    shown, page = Shown(fresh, browser=f"{opener} %s"), tmp_path / "opener.page"
+    assert until(lambda: page.exists() and "</a>" in page.read_text())
+    let_in_by(page.read_text().partition("url=")[2].partition('"')[0])
+    assert until(lambda: not list((fresh / "page").glob("open-*")))
+    assert shown.process.poll() is None
+    assert shown.end()[0] == 0
+
+
+def test_port_that_somebody_has_is_told(fresh: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = cli(fresh, "--no-open", "--port", str(port))
     assert done.returncode == 1
-    assert "tmuxmcp serve --http" in done.stderr
+    assert f"127.0.0.1 port {port} cannot be listened on: Address already in use" in done.stderr
+    shown = Shown(fresh, "--no-open", "--port", str(port))
+    assert urlsplit(shown.address()).port == port
+    assert shown.end()[0] == 0
 
 
 def test_command_line_knows_a_server_that_was_killed(service: Service, state_dir: Path):

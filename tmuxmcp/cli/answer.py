@@ -12,10 +12,10 @@ import anyio
 from tmuxmcp.cli import attached, output
 from tmuxmcp.cli.calling import with_broker
 from tmuxmcp.cli.people import check_person, show, show_question
-from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.cli.popup import popup, read_line
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, PermissionDenied
+from tmuxmcp.machine.ourselves import in_a_session
 from tmuxmcp.people.userinput import harmless
 
 if TYPE_CHECKING:

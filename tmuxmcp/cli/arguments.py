@@ -568,14 +568,16 @@ def _attach(verbs: Verbs, name: str, chosen: bool) -> None:
 
 def _page(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
-        "Open the page in your browser: all sessions, live, and what they did. A server has to show it: one that runs\n"
-        "with --http, or one of an MCP client with the setting page. The page is let in by a code that is good once,\n"
-        "for a minute; nothing but this command makes one."
+        "Open the page in your browser: all sessions, live, and what they did. Servers with --http show it, and those\n"
+        "of MCP clients with the setting page. Where there is none, this command shows it itself, on loopback, until\n"
+        "you press Ctrl-C; sessions go on. The page is let in by a code that is good once, for a minute."
     )
     parser = _verb(verbs, name, "open the page with all sessions in your browser", "page.page", description=description)
     _add_session(parser, "session whose page is opened; left out: all")
     parser.add_argument("--no-open", action="store_true", help="only print the address, with the code in it")
-    parser.add_argument("--port", type=_count, metavar="PORT", help="of the server, where several show the page")
+    parser.add_argument(
+        "--port", type=_count, metavar="PORT", help="of the server, where several show the page or none"
+    )
     _add_settings(parser, False)
 
 

@@ -12,8 +12,8 @@ import anyio
 
 from tmuxmcp.cli import attached, output
 from tmuxmcp.cli.calling import FOREVER_MS
-from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.machine.ourselves import in_a_session
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.errors import PermissionDenied
+from tmuxmcp.machine.ourselves import in_a_session
 
 NESTING_ANSWER_S = 5.0
 """How long the person's tmux may take."""

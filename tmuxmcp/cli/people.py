@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
 from tmuxmcp.cli.calling import with_broker
-from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.errors import PermissionDenied
+from tmuxmcp.machine.ourselves import in_a_session
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker

@@ -13,6 +13,7 @@ from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import take_own
 from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, PermissionDenied, PolicyDenied, SessionNotFound
+from tmuxmcp.machine.ourselves import in_a_session
 
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings
@@ -159,19 +160,3 @@ def _check_person() -> None:
             "Only a person confirms: this is no terminal of yours, or a session of an agent.",
             hint="Run it in another terminal.",
         )
-
-
-def in_a_session() -> bool:
-    """Whether this runs in a session, as far as that can be told: one that goes about it can hide it."""
-    import psutil
-
-    from tmuxmcp.machine import proc
-
-    inside = "TMUXMCP_KEY" in os.environ
-    for process in psutil.Process().parents():
-        try:
-            environment = proc.environment(process.pid)
-        except OSError:
-            continue
-        inside |= any(variable.startswith(b"TMUXMCP_KEY=") for variable in environment)
-    return inside

@@ -1,9 +1,10 @@
-"""The page beside a server on stdin and stdout: on a loopback port of its own, and nothing else there."""
+"""The page beside a server on stdin and stdout, or alone: on a loopback port of its own, and nothing else there."""
 
 from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -17,19 +18,29 @@ from tmuxmcp.page import servers
 from tmuxmcp.page.codes import AccessSecrets
 from tmuxmcp.page.desk import desk_of
 from tmuxmcp.page.routes import Page
+from tmuxmcp.page.servers import ServedPage
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 
 
-async def page_beside(broker: AnyBroker, state_dir: Path) -> None:
+async def page_beside(
+    broker: AnyBroker,
+    state_dir: Path,
+    port: int | None = None,
+    shown: Callable[[ServedPage], None] = lambda served: None,
+) -> None:
     """Show the page, until cancelled.
+
+    Args:
+        port: where; `None`: any.
+        shown: called once it is served; must not block.
 
     Raises:
         IoError: there is no port.
     """
-    with _bound(state_dir) as opened:
+    with listener.bind(LOOPBACK, port, only_loopback=True) if port else _bound(state_dir) as opened:
         served = listener.served_at(opened)
         page = Page(desk_of(broker), AccessSecrets(state_dir, served.port), bearer)
         app = Entrance(
@@ -43,6 +54,7 @@ async def page_beside(broker: AnyBroker, state_dir: Path) -> None:
         with servers.announced(state_dir, served):
             broker.shows_page(served.url)
             log.info("the page is at %s", served.url)
+            shown(served)
             try:
                 async with page.run():
                     await listener.serve_beside(app, opened, lambda: None)

@@ -136,3 +136,19 @@ def refuse_to_be_looked_into() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def in_a_session() -> bool:
+    """Whether this runs in a session, as far as that can be told: one that goes about it can hide it."""
+    import psutil
+
+    from tmuxmcp.machine import proc
+
+    inside = "TMUXMCP_KEY" in environment()
+    for process in psutil.Process().parents():
+        try:
+            theirs = proc.environment(process.pid)
+        except OSError:
+            continue
+        inside |= any(variable.startswith(b"TMUXMCP_KEY=") for variable in theirs)
+    return inside

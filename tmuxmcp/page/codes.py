@@ -22,6 +22,7 @@ from pathlib import Path
 from tmuxmcp.errors import ResourceLimit, Unauthorized
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.atomically import make_private
+from tmuxmcp.page.servers import ServedPage
 
 CODE_S = 60
 """How long a code is good."""
@@ -62,6 +63,16 @@ def make_code(state_dir: Path, port: int) -> str:
     if len(kept.names()) >= MAX_CODES:
         raise ResourceLimit("Too many codes are open.", hint=f"Each is good for {CODE_S} s: try again then.")
     return kept.make(port)
+
+
+def make_address(state_dir: Path, served: ServedPage, session: str = "") -> tuple[str, str]:
+    """An address that lets a browser in at a server's page, and the new code in it.
+
+    Raises:
+        ResourceLimit, OSError: as of `make_code`.
+    """
+    code = make_code(state_dir, served.port)
+    return f"{served.url}/#code={code}" + (f"&session={session}" if session else ""), code
 
 
 def is_open(state_dir: Path, code: str) -> bool:
