@@ -95,7 +95,20 @@ def test_tokens_are_named_and_never_shown(tmp_path: Path) -> None:
     check = check_tokens(settings(), {"TMUXMCP_TOKEN": "guess"})
     assert not check.ok
     assert "guess" not in check.message.replace("guessed", "")
-    assert not check_tokens(settings(http="7433"), {}).ok
+    assert not check_tokens(settings(http="0.0.0.0:7433"), {}).ok
+    assert not check_tokens(settings(http="no.such.host.invalid:7433"), {}).ok
+
+
+@pytest.mark.parametrize("http", ["7433", "127.0.0.1:7433", "localhost:7433", "[::1]:7433"])
+def test_service_of_this_machine_alone_makes_its_token(tmp_path: Path, http: str) -> None:
+    own, file = settings(http=http, state_dir=str(tmp_path)), tmp_path / "http_token"
+    assert check_tokens(own, {}) == DoctorCheck("token", True, f"the service makes its own, in {file}")
+    assert not file.exists()
+    file.write_text(SECRET)
+    file.chmod(0o600)
+    assert check_tokens(own, {}) == DoctorCheck("token", True, f"its own, in {file}")
+    file.chmod(0o644)
+    assert check_tokens(own, {}).fix == f"chmod 600 {file}"
 
 
 def test_tokens_that_no_sandbox_keeps_apart_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import os
+import secrets
 import select
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -23,12 +24,14 @@ from tmuxmcp import latedataclass
 from tmuxmcp.config import Settings, home, load_settings
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import TRACE_LEVEL
-from tmuxmcp.errors import InvalidArgument, TmuxMcpError, shortage
+from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxMcpError, shortage
 from tmuxmcp.gate.redact import Redactor
 from tmuxmcp.machine import ourselves
+from tmuxmcp.machine.atomically import make_private, write_once
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.faces.tokens import Tokens
     from tmuxmcp.nodes.anybroker import AnyBroker
     from tmuxmcp.nodes.fleet import Fleet
     from tmuxmcp.nodes.ray.door import DoorHome
@@ -202,11 +205,14 @@ async def serve_stdio(settings: Settings) -> None:
         await stdio.serve(server, mcp.only_waits, answered)
 
 
-def run_http(settings: Settings, *, no_token: bool = False) -> None:
+def run_http(
+    settings: Settings, *, no_token: bool = False, shown: Callable[[ServedPage], None] = lambda served: None
+) -> None:
     """Serve MCP and JSON-RPC over HTTP until a signal comes; sessions live on.
 
     Args:
         no_token: ask for no token; on loopback only.
+        shown: called once the page is served; must not block.
 
     Raises:
         InvalidArgument, PermissionDenied, IoError: the address or the tokens are not right.
@@ -220,10 +226,10 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
     gc.freeze()
     gc.enable()
     with _traced(settings):
-        anyio.run(serve_http, settings, no_token)
+        anyio.run(serve_http, settings, no_token, shown)
 
 
-async def serve_http(settings: Settings, no_token: bool = False) -> None:
+async def serve_http(settings: Settings, no_token: bool, shown: Callable[[ServedPage], None]) -> None:
     """Serve over HTTP; see `run_http`."""
     from tmuxmcp.faces import http, listener, tokens
     from tmuxmcp.faces.address import parse_address
@@ -236,17 +242,20 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     host, port = parse_address(settings.http)
     given = ourselves.environment().get(tokens.TOKEN_VARIABLE)
     accepted = None if no_token else tokens.load_tokens(settings.token_file, given)
-    if accepted is None and not no_token:
-        raise InvalidArgument(
-            "HTTP wants a token, and there is none.",
-            hint=f"Write one into a file of mode 600 and give --token-file FILE, or set {tokens.TOKEN_VARIABLE}.",
-        )
     for token in accepted or ():
         if token.short:
             log.warning("the token %s is short: it can be guessed", token.name)
     known = secret.read_secret(settings.fleet_secret)
-    with listener.bind(host, port, only_loopback=accepted is None) as opened:
+    try:
+        bound = listener.bind(host, port, only_loopback=accepted is None)
+    except PermissionDenied as error:
+        if no_token:
+            raise
+        raise InvalidArgument(f"HTTP wants a token, and there is none. {error.message}", hint=error.hint) from None
+    with bound as opened:
         async with open_served(settings, keeps_times=True) as broker:
+            if accepted is None and not no_token:
+                accepted = _own_token(settings.state_dir / tokens.OWN_TOKEN_FILE)
             hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
             served = listener.served_at(opened)
             page = Page(desk_of(broker), AccessSecrets(settings.state_dir, served.port), tokens.bearer)
@@ -262,9 +271,10 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
                 fleet_secret=known,
             )
             address = ":".join(map(str, opened.getsockname()[:2]))
-            log.info("serving %s on http://%s", served_from(settings), address)
+            log.info("serving %s on http://%s; its page: tmuxmcp page", served_from(settings), address)
             async with service.run():
                 with announced(settings.state_dir, served):
+                    shown(served)
                     await listener.serve(
                         service.app,
                         opened,
@@ -274,6 +284,19 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
                         dropped=service.metrics.dropped,
                     )
     log.info("ended cleanly")
+
+
+def _own_token(file: Path) -> Tokens | None:
+    """The token of a service that was given none: made at its first start, and good at every later one."""
+    from tmuxmcp.faces import tokens
+
+    try:
+        make_private(file.parent)
+        write_once(file, f"{secrets.token_hex(32)}\n")
+    except OSError as error:
+        raise IoError(f"{file} cannot be written: {error.strerror}.") from error
+    log.info("clients send the token in %s", file)
+    return tokens.load_tokens(file, None)
 
 
 def run_page(settings: Settings, port: int | None, shown: Callable[[ServedPage], None]) -> None:

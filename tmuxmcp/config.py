@@ -178,7 +178,8 @@ class Settings(BaseSettings):
         default="off", description="Where serve listens for HTTP: HOST:PORT; off: it speaks on stdin and stdout"
     )
     token_file: Path | None = Field(
-        default=None, description="File of the tokens that HTTP clients send; only you may read it"
+        default=None,
+        description="File of the tokens that HTTP clients send; only you may read it. None: on loopback one is made",
     )
     allowed_hosts: Words = Field(
         default=[], description="Names beside the loopback ones that HTTP answers to: NAME or NAME:PORT, exact"

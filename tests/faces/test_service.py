@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import pty
+import re
+import select
 import signal
 import socket
+import stat
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import httpx2
 import pytest
 from mcp.types import ResourceUpdatedNotification
 
@@ -560,10 +568,99 @@ def test_no_token_is_for_loopback(state_dir: Path):
         assert service.stop(signal.SIGINT)[0] == 0
 
 
+NO_TOKEN = ("--token-file", "")
+
+
+def test_a_service_of_this_machine_alone_makes_its_token(state_dir: Path):
+    service = Service(state_dir, *NO_TOKEN)
+    file = state_dir / "http_token"
+    token = file.read_text().strip()
+    assert (len(token), stat.S_IMODE(file.stat().st_mode)) == (64, 0o600)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "run", "params": {"command": "echo here"}}
+    own = {"Authorization": f"Bearer {token}"}
+
+    def post(**headers: str) -> httpx2.Response:
+        return httpx2.post(f"{service.url}/rpc", json=call, headers=headers, timeout=30 * SLOW)
+
+    try:
+        assert post(**own).json()["result"]["output"] == "here\n"
+        assert post().status_code == 401
+        assert post(**own, Host=f"evil.example:{service.port}").status_code == 421
+        assert post(**own, Origin="http://evil.example").status_code == 403
+        assert post(**bearer("agent")).status_code == 401
+        other = Service(state_dir, *NO_TOKEN)  # of the same state directory, and with the same token
+        assert other.url != service.url
+        other.stop()
+        words = Path(f"/proc/{service.process.pid}/cmdline").read_bytes()
+    finally:
+        service.stop()
+    service_again = Service(state_dir, *NO_TOKEN)
+    service_again.stop()
+    assert file.read_text().strip() == token
+    said = service.said + other.said + service_again.said
+    assert f"clients send the token in {file}".encode() in said
+    assert b"tmuxmcp page" in said
+    assert b"#code=" not in said  # no terminal is there
+    assert token.encode() not in said + words
+    assert [each for each in state_dir.iterdir() if each.name.startswith(".http_token")] == []
+
+
+def test_its_own_token_is_not_made_where_there_is_another(state_dir: Path):
+    for words, variables in (((), {}), (NO_TOKEN, {"TMUXMCP_TOKEN": "x" * 40}), (("--no-token",), {})):
+        Service(state_dir, *words, **variables).stop()
+        assert not (state_dir / "http_token").exists()
+
+
+@pytest.mark.parametrize(("text", "mode", "status"), [("", 0o600, 2), ("a b\n", 0o600, 2), ("x" * 64, 0o644, 4)])
+def test_its_own_token_that_is_not_right_is_told(state_dir: Path, text: str, mode: int, status: int):
+    file = state_dir / "http_token"
+    file.write_text(text)
+    file.chmod(mode)
+    words = ["serve", "--state-dir", str(state_dir), "--http", "127.0.0.1:0"]
+    ended = forks.run(words, forks.environment(), Path.cwd(), 20 * SLOW)
+    assert ended.returncode == status
+    assert str(file) in ended.stderr.decode()
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize("key", [{}, {"TMUXMCP_KEY": "x"}])
+def test_at_a_terminal_of_a_person_an_address_is_told(state_dir: Path, key: dict[str, str]):
+    master, terminal = pty.openpty()
+    service = subprocess.Popen(
+        [sys.executable, "-m", "tmuxmcp", "serve", "--state-dir", str(state_dir), "--http", "127.0.0.1:0"],
+        env={"HOME": str(state_dir), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"} | key,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal,
+    )  # fmt: skip
+    os.close(terminal)
+    said = b""
+
+    def answers() -> bool:
+        nonlocal said
+        if select.select([master], [], [], 0.1)[0]:
+            said += os.read(master, 65536)
+        found = re.search(rb"on (http://127\.0\.0\.1:\d+)", said)
+        with suppress(httpx2.TransportError):
+            return bool(found) and httpx2.get(f"{found[1].decode()}/healthz").status_code == 200
+        return False
+
+    try:
+        eventually(answers)
+        service.terminate()
+        with suppress(OSError):  # which is how a terminal says that nobody has it open any more
+            while piece := os.read(master, 65536):
+                said += piece
+        assert service.wait(20 * SLOW) == 0
+        code = re.search(rb"open (http://127\.0\.0\.1:\d+)/#code=([\w-]{43}) in a browser", said)
+        assert bool(code) is not bool(key)
+    finally:
+        service.kill()
+        service.wait()
+        os.close(master)
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["--http", "127.0.0.1:0"], 2, "wants a token"),
         (["--http", "0.0.0.0:0"], 2, "wants a token"),
         (["--http", "0.0.0.0:0", "--no-token"], 4, "other machines"),
         (["--http", "nowhere"], 2, "no address"),

@@ -145,7 +145,10 @@ async def test_tmux_server_cannot_be_reached(boxed: Broker, state_dir: Path) -> 
 @pytest.mark.usefixtures("other", "a")
 async def test_state_directory_and_other_sessions_cannot_be_read(boxed: Broker, state_dir: Path) -> None:
     other = state_dir / "sessions" / "other"
+    (state_dir / "http_token").write_text("secret-of-the-service")
     for command in (
+        f"cat {state_dir}/http_token",
+        "grep -rs secret-of-the-service /proc/[0-9]*/root" + f"{state_dir} {state_dir}",
         f"cat {other}/out.raw",
         f"cat {state_dir}/sessions/a/out.raw",
         f"cat {other}/meta.json {state_dir}/tmux.pid",

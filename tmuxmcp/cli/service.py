@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from tmuxmcp.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings
+    from tmuxmcp.page.servers import ServedPage
 
 
 def flags(options: argparse.Namespace) -> dict[str, Any]:
@@ -61,8 +63,17 @@ def serve(options: argparse.Namespace) -> int:
             raise InvalidArgument("--no-token is for --http.", hint="On stdio there is no token.")
         run_stdio(settings)
     else:
-        run_http(settings, no_token=options.no_token)
+        run_http(settings, no_token=options.no_token, shown=partial(_tell_page, settings.state_dir))
     return 0
+
+
+def _tell_page(state_dir: Path, served: ServedPage) -> None:
+    """Tell the person at the terminal an address that lets a browser in; it gets into no file and into no session."""
+    from tmuxmcp.machine.ourselves import in_a_session
+    from tmuxmcp.page.codes import make_address
+
+    if sys.stderr.isatty() and not in_a_session():
+        output.note(f"open {make_address(state_dir, served)[0]} in a browser; it is good once, for a minute")
 
 
 def _check_program(settings: Settings) -> None:

@@ -20,7 +20,7 @@ from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.doctor.check import DoctorCheck
 from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.faces.address import is_loopback, parse_address
-from tmuxmcp.faces.tokens import TOKEN_VARIABLE, load_tokens
+from tmuxmcp.faces.tokens import OWN_TOKEN_FILE, TOKEN_VARIABLE, load_tokens
 from tmuxmcp.foldertrust import TrustFound
 from tmuxmcp.machine.filesystem import file_system_of
 from tmuxmcp.machine.ourselves import shown_above
@@ -51,6 +51,8 @@ def check_tokens(settings: Settings, environ: Mapping[str, str]) -> DoctorCheck:
         return DoctorCheck("token", False, error.message, error.hint or "Mend the file.")
     if tokens is None and settings.http == "off":
         return DoctorCheck("token", True, "none")
+    if tokens is None and _only_here(settings.http):
+        return _own_token(settings.state_dir)
     if tokens is None:
         fix = f"Write one into a file of mode 600 and set token_file, or set {TOKEN_VARIABLE}."
         return DoctorCheck("token", False, "there is none, and HTTP wants one", fix)
@@ -64,6 +66,26 @@ def check_tokens(settings: Settings, environ: Mapping[str, str]) -> DoctorCheck:
     ):
         names += "; without a sandbox that keeps files apart, who may write can do what admin can"
     return DoctorCheck("token", True, names)
+
+
+def _only_here(http: str) -> bool:
+    """Whether an address to listen on is reached from this machine alone."""
+    try:
+        host, port = parse_address(http)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (TmuxMcpError, OSError):
+        return False
+    return all(is_loopback(str(each[4][0])) for each in found)
+
+
+def _own_token(state_dir: Path) -> DoctorCheck:
+    """The token that the service makes itself, as it is given none."""
+    file = state_dir / OWN_TOKEN_FILE
+    try:
+        there = load_tokens(file, None) if file.exists() else None
+    except TmuxMcpError as error:
+        return DoctorCheck("token", False, error.message, error.hint or "Mend the file.")
+    return DoctorCheck("token", True, f"its own, in {file}" if there else f"the service makes its own, in {file}")
 
 
 def check_secrets(secrets: Mapping[str, Secret], env: Mapping[str, str]) -> DoctorCheck:

@@ -28,6 +28,8 @@ from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.latedataclass import dataclass
 
 TOKEN_VARIABLE = "TMUXMCP_TOKEN"
+OWN_TOKEN_FILE = "http_token"
+"""In the state directory: the token that a service made which this machine alone reaches, and which was given none."""
 TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 PERSON_TOKEN = "person"
 IMPLIED_SCOPES = {
