@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import tmuxmcp
 from tests.agent import Agent, ToolFailed, eventually
-from tests.conftest import SLOW, until_exists
+from tests.conftest import SLOW, no_first_run, until_exists
 
 
 def test_a_killed_broker_loses_nothing(state_dir: Path, tmp_path: Path):
@@ -196,3 +200,28 @@ def test_on_exit_keep(state_dir: Path):
         agent.call("create_session", program="bash", name="a")
     with Agent(state_dir) as agent:
         assert agent.call("list_sessions")["sessions"][0]["mode"] == "shell_prompt"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_session_goes_on_when_the_package_that_made_it_is_removed(state_dir: Path, tmp_path: Path, shell: str):
+    """An upgrade replaces all files of the package while sessions run."""
+    if not shutil.which(shell):
+        pytest.skip("not installed")
+    old = tmp_path / "old"
+    shutil.copytree(Path(tmuxmcp.__file__).parent, old / "tmuxmcp", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(tmuxmcp.__file__).parent.parent / "tmux.conf", old)  # in a checkout it stands beside the package
+    environment = {"HOME": str(home := tmp_path / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    home.mkdir()
+    no_first_run(home)
+    words = [sys.executable, "-m", "tmuxmcp", "new", "--state-dir", str(state_dir), "--name", "kept", shell]
+    subprocess.run(words, env=environment | {"PYTHONPATH": str(old)}, cwd="/", check=True, timeout=60 * SLOW)
+    with Agent(state_dir) as first:
+        first.run("cd /usr", session_id="kept")
+    panes = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout
+    assert f"{old}/tmuxmcp/launch/sink.sh {state_dir}/sessions/kept" in panes
+    shutil.rmtree(old)
+    with Agent(state_dir) as second:
+        ran = second.run("pwd; seq 20000; (exit 3)" if shell != "fish" else "pwd; seq 20000; false", session_id="kept")
+        assert (ran["exit_code"], ran["output"].startswith("/usr\n1\n2\n")) == (1 if shell == "fish" else 3, True)
+        assert ran["output_bytes"] > 100_000
+        assert second.run("echo after", session_id="kept")["output"] == "after\n"
