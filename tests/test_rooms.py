@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "input": ACTS - {"drawing", "launch", "sandbox"},
     "gate": SESSIONS | {"input", "waiting"},
     "people": ACTS | {"gate"},
-    "git": {"errors"},
+    "git": {"errors", "launch", "machine", "sandbox"},
     "r2": {"errors", "machine"},
     "gdb": set(),
     "programs": SESSIONS | {"gdb", "git", "r2", "reading"},

@@ -4,24 +4,30 @@ git runs programs that a repository names: hooks, filters, pagers, file system m
 helpers for credentials, and newer versions of git know more of them. All are named in configuration. So git is given
 another directory in place of the repository's own: the same objects, references and index by links, and a
 configuration of a few checked values. A name of a driver in .gitattributes then names nothing.
+
+git follows whatever it finds there, wherever it leads. So with a root, all that it is given is walked through before.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
+from collections.abc import Iterator
 
 from tmuxmcp.errors import FileMissing, InvalidArgument, IoError, PathOutsideRoot, PermissionDenied
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.files import Files
 
 SMALL_FILE_BYTES = 4096
 """Bytes of a file that holds one path or one reference."""
 
+ALTERNATES_BYTES = 65536
+"""Bytes of a file that names other directories of objects."""
+
 TREE_FILES = ("index", "shallow", "ORIG_HEAD", "MERGE_HEAD", "FETCH_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 """Of one working tree."""
 
-REPOSITORY_FILES = ("refs", "packed-refs", "info", "shallow")
+REPOSITORY_FILES = ("refs", "packed-refs", "info", "shallow", "logs")
 """Of all working trees of a repository."""
 
 KEPT_CONFIGURATION = {
@@ -51,6 +57,19 @@ class Repository:
     within: str
     """The path that was asked for, as it lies in the working tree; empty: all of it."""
 
+    @property
+    def objects(self) -> str:
+        """Where its objects lie."""
+        return os.path.join(self.common, "objects")
+
+    def linked(self) -> Iterator[tuple[str, str]]:
+        """What git is given of it by links: names in the stand-in, and where it lies."""
+        own = [*TREE_FILES, *(name for name in os.listdir(self.directory) if name.startswith("sharedindex."))]
+        for base, names in ((self.common, REPOSITORY_FILES), (self.directory, own)):
+            for name in names:
+                if os.path.lexists(source := os.path.join(base, name)):
+                    yield name, source
+
 
 def find(path: str, root: str) -> Repository:
     """The repository that holds a path.
@@ -70,11 +89,8 @@ def find(path: str, root: str) -> Repository:
             raise InvalidArgument(
                 f"{path!r} lies in no git repository.", hint="Give a directory of one, or make one by `git init`."
             )
-        for each in (found.directory, found.common, os.path.realpath(os.path.join(found.common, "objects"))):
-            _check_beneath(each, root, path)
-        alternates = os.path.join(found.common, "objects", "info", "alternates")
-        if root and os.path.lexists(alternates):
-            raise PathOutsideRoot(f"{path!r} takes objects from elsewhere ({alternates}).", path=path)
+        if root:
+            _check_seen(found, root, path)
         return found
     except (FileNotFoundError, NotADirectoryError):
         raise FileMissing(f"There is no {path!r}.", hint="Give the path of a git repository.", path=path) from None
@@ -84,26 +100,76 @@ def find(path: str, root: str) -> Repository:
         raise IoError(f"{path!r} cannot be read: {error.strerror}.") from None
 
 
-def stand_in(repository: Repository, place: str) -> None:
+def stand_in(repository: Repository, root: str, place: str) -> None:
     """Fill an empty directory with links to what is the repository's, but for its configuration.
 
     Raises:
-        OSError: something of it cannot be read.
+        TmuxMcpError, OSError: something of it cannot be read.
     """
-    for base, names in ((repository.common, REPOSITORY_FILES), (repository.directory, TREE_FILES)):
-        for name in names:
-            source, link = os.path.join(base, name), os.path.join(place, name)
-            if os.path.lexists(source) and not os.path.lexists(link):
-                os.symlink(os.path.realpath(source), link)
-    for name in os.listdir(repository.directory):
-        if name.startswith("sharedindex.") and "/" not in name:
-            os.symlink(os.path.join(repository.directory, name), os.path.join(place, name))
-    logs = os.path.join(repository.common, "logs")
-    if os.path.isdir(logs):
-        os.symlink(os.path.realpath(logs), os.path.join(place, "logs"))
+    for name, source in repository.linked():
+        link = os.path.join(place, name)
+        if not os.path.lexists(link):
+            os.symlink(os.path.realpath(source), link)
     # git refuses a HEAD that is a link, unless it leads to a reference.
     with open(os.path.join(place, "HEAD"), "wb") as file:
-        file.write(_small(os.path.join(repository.directory, "HEAD")))
+        file.write(_small(os.path.join(repository.directory, "HEAD"), root))
+
+
+def check_submodule(repository: Repository, within: str, root: str) -> None:
+    """Look at a directory of the working tree that stands for another repository's commit, if that repository is there.
+
+    Raises:
+        PathOutsideRoot: what git would open of it leads out of the root.
+        TmuxMcpError, OSError: it cannot be read.
+    """
+    directory = os.path.join(repository.top, within)
+    dot = os.path.join(directory, ".git")
+    if os.path.lexists(dot) and not os.path.islink(directory) and (own := _git_directory(dot, root)):
+        _check_seen(Repository(directory, own, _common(own, root), ""), root, dot)
+
+
+def _check_seen(found: Repository, root: str, path: str) -> None:
+    """Walk through all that git is going to open of a repository; no link in it leads out of the root.
+
+    Links that are put there later are not seen: then what git is kept in by has to hold.
+
+    Raises:
+        PathOutsideRoot, TmuxMcpError, OSError
+    """
+    for each in (found.directory, found.common):
+        _check_beneath(each, root, path)
+    todo = [os.path.join(found.directory, "HEAD"), os.path.join(found.common, "config"), found.objects]
+    todo += [source for _, source in found.linked()]
+    if found.top:
+        todo.append(os.path.join(found.top, ".gitmodules"))
+    walked = set()
+    while todo:
+        real = os.path.realpath(todo.pop())
+        _check_beneath(real, root, path)
+        if real in walked or not os.path.isdir(real):
+            continue
+        walked.add(real)
+        with os.scandir(real) as entries:
+            todo += [entry.path for entry in entries if entry.is_symlink() or entry.is_dir()]
+        todo += _alternates(real, root, path)
+
+
+def _alternates(directory: str, root: str, path: str) -> Iterator[str]:
+    """Other directories of objects that one of them names (gitrepository-layout(5)).
+
+    Raises:
+        PathOutsideRoot: it cannot be told where they lie.
+    """
+    name = os.path.join(directory, "info", "alternates")
+    if not os.path.lexists(name):
+        return
+    _check_beneath(os.path.realpath(name), root, path)
+    text = _small(name, root, ALTERNATES_BYTES)
+    for line in text.partition(b"\0")[0].split(b"\n"):
+        if line.startswith(b'"') or len(text) == ALTERNATES_BYTES:
+            raise PathOutsideRoot(f"{path!r} takes objects from elsewhere, as {name} says.", path=path)
+        if line and not line.startswith(b"#"):
+            yield os.path.join(directory, os.fsdecode(line))
 
 
 def configuration(listed: bytes) -> dict[str, str]:
@@ -135,21 +201,21 @@ def _search(real: str, root: str) -> Repository | None:
     while True:
         dot = os.path.join(directory, ".git")
         if os.path.lexists(dot):
-            own = _git_directory(dot)
+            own = _git_directory(dot, root)
             if own:
                 within = os.path.relpath(real, directory)
-                return Repository(directory, own, _common(own), "" if within == "." else within)
+                return Repository(directory, own, _common(own, root), "" if within == "." else within)
         elif _is_git_directory(directory):
-            return Repository("", directory, _common(directory), "")
+            return Repository("", directory, _common(directory, root), "")
         if directory in (root, "/"):
             return None
         directory = os.path.dirname(directory)
 
 
-def _git_directory(dot: str) -> str:
+def _git_directory(dot: str, root: str) -> str:
     """Where `.git` leads: it is a directory, or a file that names one; empty: nowhere."""
     if not os.path.isdir(dot):
-        text = _small(dot).removesuffix(b"\n")
+        text = _small(dot, root).removesuffix(b"\n")
         if not text.startswith(b"gitdir: "):
             return ""
         dot = os.path.join(os.path.dirname(dot), os.fsdecode(text[8:]))
@@ -164,24 +230,20 @@ def _is_git_directory(path: str) -> bool:
     )
 
 
-def _common(directory: str) -> str:
+def _common(directory: str, root: str) -> str:
     name = os.path.join(directory, "commondir")
     if not os.path.isfile(name):
         return directory
-    return os.path.realpath(os.path.join(directory, os.fsdecode(_small(name).rstrip(b"\n"))))
+    return os.path.realpath(os.path.join(directory, os.fsdecode(_small(name, root).rstrip(b"\n"))))
 
 
-def _small(path: str) -> bytes:
-    """A small regular file; what else bears the name is not waited for.
+def _small(path: str, root: str, most: int = SMALL_FILE_BYTES) -> bytes:
+    """A small file.
 
     Raises:
-        OSError
+        TmuxMcpError: it is no regular file, leads out of the root, or cannot be read.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(fd, SMALL_FILE_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-    finally:
-        os.close(fd)
+    return Files(root, "/").read(path, 0, most).data
 
 
 def _check_beneath(real: str, root: str, path: str) -> None:

@@ -13,18 +13,33 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import IO, Any
 
-from tmuxmcp.errors import InvalidArgument, IoError, ProgramNotFound, TmuxMcpError, Unsupported
+from tmuxmcp.errors import InvalidArgument, IoError, ProgramNotFound, ResourceLimit, TmuxMcpError, Unsupported
 from tmuxmcp.git import parse, repository
 from tmuxmcp.git.repository import Repository
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.launch import confine
+from tmuxmcp.sandbox import landlock
 
 LIST_BYTES = 1024 * 1024
 """Bytes that are read of a list; what exceeds them is left out."""
 
 GIT_SAID_BYTES = 4096
 """Bytes kept of what git says on its standard error."""
+
+INDEX_BYTES = 64 * 1024 * 1024
+"""Bytes that are read of a list of all files of a repository."""
+
+PREFIXES = ("/", "/usr", "/usr/local")
+PARTS_OF_PREFIX = ("bin", "lib", "lib32", "lib64", "libexec", "share")
+"""Where programs and what they need lies, in each of them and in that of git."""
+
+OTHER_PARTS = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew", "/etc/ld.so.cache", "/etc/ld.so.preload")
+"""What programs need elsewhere."""
 
 EMPTY_TREE = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -50,7 +65,7 @@ def main() -> None:
 
 def _run(asked: dict[str, Any], place: str) -> dict[str, Any]:
     found = repository.find(asked["path"], asked["root"])
-    git = _prepared(found, asked["PATH"], place)
+    git = _prepared(found, asked["root"], asked["PATH"], place)
     answer: dict[str, Any]
     match asked["work"]:
         case "status":
@@ -69,6 +84,9 @@ class _Git:
     program: str
     env: dict[str, str]
     found: Repository
+    root: str
+    """Beneath which the repository lies; empty: there is no such bound."""
+    confining: Sequence[tuple[str, str]]
     object_format: str
 
     def run(self, *words: str, most: int) -> tuple[bytes, bool]:
@@ -80,9 +98,7 @@ class _Git:
         argv = [self.program, "--no-pager", "--no-optional-locks", *words]
         cwd = self.found.top or self.found.directory
         said = bytearray()
-        with subprocess.Popen(
-            argv, env=self.env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
+        with _start(argv, self.env, cwd, self.confining, subprocess.PIPE) as process:
             assert process.stdout
             assert process.stderr
             reader = threading.Thread(target=_drain, args=(process.stderr, said), daemon=True)
@@ -108,7 +124,36 @@ def _drain(stream: IO[bytes], said: bytearray) -> None:
         said += piece[: GIT_SAID_BYTES - len(said)]
 
 
-def _prepared(found: Repository, path: str, place: str) -> _Git:
+def _start(
+    argv: list[str], env: dict[str, str], cwd: str, confining: Sequence[tuple[str, str]], stderr: int
+) -> subprocess.Popen[bytes]:
+    within = partial(confine.confine, list(confining)) if confining else None
+    return subprocess.Popen(
+        argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, preexec_fn=within
+    )
+
+
+def _confining(program: str, env: dict[str, str], root: str, place: str) -> Sequence[tuple[str, str]]:
+    """What git does, so that it reads nothing but what lies beneath a root, whatever links are made meanwhile.
+
+    Returns:
+        Words of `confine.py`. None: the kernel has no Landlock, or this git needs more than usual to start.
+    """
+    abi = landlock.version()
+    if not root or not abi:
+        return ()
+    prefixes = [*PREFIXES, *(os.path.dirname(os.path.dirname(each)) for each in (program, os.path.realpath(program)))]
+    parts = [os.path.join(prefix, part) for prefix in prefixes for part in PARTS_OF_PREFIX]
+    runnable = sorted({os.path.realpath(each) for each in (*parts, *OTHER_PARTS)})
+    words = landlock.reading_words(abi, readable=[root], runnable=runnable, writable=place)
+    with suppress(OSError, subprocess.SubprocessError):
+        with _start([program, "version"], env, place, words, subprocess.DEVNULL) as process:
+            process.communicate()
+        return words if process.returncode == 0 else ()
+    return ()
+
+
+def _prepared(found: Repository, root: str, path: str, place: str) -> _Git:
     """git, ready to look at a repository.
 
     Raises:
@@ -136,30 +181,31 @@ def _prepared(found: Repository, path: str, place: str) -> _Git:
         "GIT_LITERAL_PATHSPECS": "1",
         "GIT_CEILING_DIRECTORIES": place,
     }
-    listed = _configuration(program, env, os.path.join(found.common, "config"), place)
+    confining = _confining(program, env, root, place)
+    listed = _configuration(program, env, confining, os.path.join(found.common, "config"), place)
     if re.search(rb"(^|\0)extensions\.refstorage\n(?!files(\0|$))", listed):
         raise Unsupported("The repository keeps its references in a reftable.", hint="Use run with git itself.")
     values = repository.configuration(listed)
     stand_in = os.path.join(place, "stand-in")
     os.mkdir(stand_in)
-    repository.stand_in(found, stand_in)
+    repository.stand_in(found, root, stand_in)
     with open(os.path.join(stand_in, "config"), "w") as file:
         file.write(repository.configured(values, bare=not found.top))
     env["GIT_DIR"] = stand_in
-    env["GIT_OBJECT_DIRECTORY"] = os.path.realpath(os.path.join(found.common, "objects"))
+    env["GIT_OBJECT_DIRECTORY"] = os.path.realpath(found.objects)
     if found.top:
         env["GIT_WORK_TREE"] = found.top
-    return _Git(program, env, found, values.get("extensions.objectformat", "sha1"))
+    return _Git(program, env, found, root, confining, values.get("extensions.objectformat", "sha1"))
 
 
-def _configuration(program: str, env: dict[str, str], path: str, place: str) -> bytes:
+def _configuration(
+    program: str, env: dict[str, str], confining: Sequence[tuple[str, str]], path: str, place: str
+) -> bytes:
     """The values of one file of configuration: nothing that it includes, and nothing is done that they say."""
     if not os.path.isfile(path):
         return b""
     argv = [program, "config", "--file", path, "--no-includes", "--list", "-z"]
-    with subprocess.Popen(
-        argv, env=env, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
+    with _start(argv, env, place, confining, subprocess.DEVNULL) as process:
         assert process.stdout
         data = process.stdout.read(LIST_BYTES + 1)
         if len(data) > LIST_BYTES:
@@ -171,6 +217,7 @@ def _configuration(program: str, env: dict[str, str], path: str, place: str) -> 
 
 def _status(git: _Git) -> dict[str, Any]:
     _need_tree(git)
+    _check_submodules(git)
     words = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
     data, cut = git.run(*words, *git.pathspec, most=LIST_BYTES)
     answer = parse.status(data)
@@ -190,6 +237,8 @@ def _log(git: _Git, ref: str, limit: int, most: int) -> dict[str, Any]:
 def _diff(git: _Git, ref: str, most: int) -> dict[str, Any]:
     if not ref:
         _need_tree(git)
+    if git.found.top:
+        _check_submodules(git)
     base = ref or ("HEAD" if _has_commit(git) else EMPTY_TREE[git.object_format])
     rest = ["--end-of-options", base, *git.pathspec]
     data, cut = git.run("diff", *DIFF_OPTIONS, *rest, most=most)
@@ -203,6 +252,22 @@ def _diff(git: _Git, ref: str, most: int) -> dict[str, Any]:
         if not cut or error.end < len(data):
             notes.append("Bytes that are not UTF-8 are shown as \N{REPLACEMENT CHARACTER}.")
     return {"text": text, "truncated": cut, "note": " ".join(each for each in notes if each) or None}
+
+
+def _check_submodules(git: _Git) -> None:
+    """git asks the repository of each submodule for its commit.
+
+    Raises:
+        PathOutsideRoot, ResourceLimit
+    """
+    if not git.root:
+        return
+    data, cut = git.run("ls-files", "--stage", "-z", *git.pathspec, most=INDEX_BYTES)
+    if cut:
+        raise ResourceLimit("The repository has too many files.", hint="Give a path in the repository.")
+    for entry in data.split(b"\0"):
+        if entry.startswith(b"160000 "):
+            repository.check_submodule(git.found, os.fsdecode(entry.partition(b"\t")[2]), git.root)
 
 
 def _has_commit(git: _Git) -> bool:

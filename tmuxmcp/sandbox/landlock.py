@@ -129,6 +129,20 @@ def confining_words(
     return [ruleset(abi), *rules, ("enforce", "")]
 
 
+def reading_words(
+    abi: int, *, readable: Iterable[str], runnable: Iterable[str], writable: str
+) -> list[tuple[str, str]]:
+    """What a process does to reach only a few real paths, and to write to one directory alone.
+
+    Args:
+        readable: what can be read.
+        runnable: what can be read and run, as far as it is there.
+    """
+    allowed = [(READ_FILE | READ_DIR, path) for path in readable] + [(READ_RIGHTS, path) for path in runnable]
+    allowed += [(all_rights(abi), writable), (DEVICE_RIGHTS & all_rights(abi), "/dev/null")]
+    return [("no_new_privs", ""), ruleset(abi), *(_rule(right, path, None) for right, path in allowed), ("enforce", "")]
+
+
 def _rule(right: int, path: str, same: Identity | None) -> tuple[str, str]:
     return ("allow_same", f"{same[0]} {same[1]} {right} {path}") if same else ("allow", f"{right} {path}")
 
