@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "broker": BROKER,
     "nodes": VALUES | {"broker", "gate", "machine", "reading", "recording", "sessions"},
     "page": VALUES | {"broker", "drawing", "gate", "input", "machine", "nodes", "people", "reading", "terminal"},
-    "faces": VALUES | {"broker", "nodes", "page", "terminal"},
+    "faces": VALUES | {"broker", "machine", "nodes", "page", "terminal"},
     "foldertrust": {"jsonc"},
     "clients": {"errors", "foldertrust", "jsonc"},
     "jsonc": set(),

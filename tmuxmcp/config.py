@@ -12,6 +12,7 @@ import re
 import shlex
 import stat
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -31,6 +32,7 @@ from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.secrets import Secret, check_names
 from tmuxmcp.contract.settings import TOOL_SETS
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.machine.ownfiles import read_toml
 from tmuxmcp.machine.stateid import own_directory
 
 VARIABLE_PREFIX = "TMUXMCP_"
@@ -363,15 +365,13 @@ def read_file(path: Path | None) -> dict[str, Any]:
     Raises:
         IoError: the file cannot be read, or a link on the way to it leads nowhere.
         PermissionDenied: others can write to it.
-        InvalidArgument: it is not TOML, or holds a setting that does not exist.
+        InvalidArgument: it is no regular file, too large, not TOML, or holds a setting that does not exist.
     """
     where = path or default_config_file()
+    if str(where) == os.devnull:  # for no settings at all: what others write to it is gone
+        return {}
     try:
-        with where.open("rb") as file:
-            import tomllib  # there is seldom a file
-
-            _check_owner(where, os.fstat(file.fileno()))
-            values = tomllib.load(file)
+        values = read_toml(where, "The settings file", partial(_check_owner, where))
     except FileNotFoundError:
         dangling = next((each for each in (where, *where.parents) if each.is_symlink() and not each.exists()), None)
         if dangling:  # with the policy that it should give, and nobody would notice
@@ -379,10 +379,6 @@ def read_file(path: Path | None) -> dict[str, Any]:
         if path is None:
             return {}
         raise IoError(f"There is no settings file {where}.", hint="Check --config.") from None
-    except OSError as error:
-        raise IoError(f"The settings file {where} cannot be read: {error.strerror}.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidArgument(f"The settings file {where} is not TOML: {error}.") from None
     unknown = sorted(set(values) - set(Settings.model_fields))
     if unknown:
         raise InvalidArgument(
@@ -398,8 +394,6 @@ def _check_owner(file: Path, state: os.stat_result) -> None:
     Raises:
         PermissionDenied: somebody else than the user and root can.
     """
-    if stat.S_ISCHR(state.st_mode):  # /dev/null, for no settings at all: what others write to it is gone
-        return
     if state.st_uid not in (os.geteuid(), 0):
         raise PermissionDenied(
             f"The settings file {file} belongs to another user.", hint=f"Take it over: chown {os.geteuid()} {file}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import VERBS, Parser
+from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.ownfiles import read_toml
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.meta import Meta
 
@@ -77,8 +78,8 @@ def _state_dir(options: argparse.Namespace) -> Path:
     home = Path(os.path.expanduser("~"))
     if not named:
         file = Path(options.config).expanduser() if options.config else home / ".config" / "tmuxmcp" / "config.toml"
-        with suppress(OSError, tomllib.TOMLDecodeError), file.open("rb") as text:
-            named = tomllib.load(text).get("state_dir")
+        with suppress(OSError, TmuxMcpError):
+            named = read_toml(file, "The settings file", lambda _: None).get("state_dir")
     return own_directory(Path(named).expanduser()) if isinstance(named, str) else home / ".local" / "state" / "tmuxmcp"
 
 

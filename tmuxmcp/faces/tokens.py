@@ -22,10 +22,12 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.ownfiles import read_written
 
 TOKEN_VARIABLE = "TMUXMCP_TOKEN"
 OWN_TOKEN_FILE = "http_token"
@@ -40,7 +42,6 @@ IMPLIED_SCOPES = {
 }
 """What each scope allows: a wider one holds the narrower."""
 
-TOKEN_FILE_BYTES = 1 << 20
 HASH = "sha256:"
 """How the hash of a token begins."""
 
@@ -174,13 +175,14 @@ def _digest(token: str) -> bytes:
 def _read(file: Path) -> str:
     """The file's text; the descriptor is looked at that is then read."""
     try:
-        with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
-            state = os.fstat(opened.fileno())
-            if state.st_mode & 0o077 or state.st_uid not in (os.getuid(), 0):
-                raise PermissionDenied(
-                    f"Others may read or own the token file {file} (mode {stat.S_IMODE(state.st_mode):o}).",
-                    hint=f"chmod 600 {file}",
-                )
-            return opened.read(TOKEN_FILE_BYTES).decode("utf-8", "replace")
-    except OSError as error:
+        return read_written(file, "The token file", partial(_check_owner, file))
+    except FileNotFoundError as error:
         raise IoError(f"The token file {file} cannot be read: {error.strerror}.") from error
+
+
+def _check_owner(file: Path, state: os.stat_result) -> None:
+    if state.st_mode & 0o077 or state.st_uid not in (os.getuid(), 0):
+        raise PermissionDenied(
+            f"Others may read or own the token file {file} (mode {stat.S_IMODE(state.st_mode):o}).",
+            hint=f"chmod 600 {file}",
+        )

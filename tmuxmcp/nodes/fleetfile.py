@@ -17,7 +17,6 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.machine.ownfiles import not_read, open_file, read_part, toml_values
 from tmuxmcp.nodes.names import check_node
 from tmuxmcp.nodes.transport import Tombstone
 
@@ -87,15 +87,18 @@ class FleetFile:
             InvalidArgument: it is not understood.
         """
         try:
-            with self.path.open("rb") as file:
-                state = os.fstat(file.fileno())
+            fd = open_file(self.path, links=True)
+            try:
+                state = os.fstat(fd)
                 seen = (state.st_ino, state.st_size, state.st_mtime_ns)
                 if seen != self._seen:
                     _check_owner(self.path, state)
-                    self._contents = parse(file.read(MAX_FILE + 1), self.path)
+                    self._contents = parse(read_part(fd, MAX_FILE + 1), self.path)
                     self._seen = seen
+            finally:
+                os.close(fd)
         except OSError as error:
-            raise IoError(f"The file of brokers {self.path} cannot be read: {error.strerror}.") from error
+            raise not_read(error, "The file of brokers", self.path) from error
         return self._contents
 
     def mark(self, node: str, said: Said, machine_id: str = "") -> OperatorMark:
@@ -108,7 +111,7 @@ class FleetFile:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         lines = ["", "[[marks]]", f'node = "{node}"', f'is = "{said}"', f'machine_id = "{machine_id}"', f'at = "{at}"']
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            fd = open_file(self.path, os.O_RDWR | os.O_APPEND, links=True)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 if node not in self.read().entries:
@@ -132,11 +135,8 @@ def parse(data: bytes, path: Path) -> FleetContents:
         InvalidArgument: it is not understood.
     """
     if len(data) > MAX_FILE:
-        raise InvalidArgument(f"{path} has more than {MAX_FILE:,} bytes.")
-    try:
-        values = tomllib.loads(data.decode())
-    except ValueError as error:  # tomllib's own, and bytes that are no UTF-8
-        raise InvalidArgument(f"{path} is not TOML: {error}.") from None
+        raise InvalidArgument(f"{path} has more than {MAX_FILE:,} bytes.", hint="Make it shorter.")
+    values = toml_values(data, str(path))
     if unknown := sorted(values.keys() - {"brokers", "marks"}):
         raise InvalidArgument(f"{path}: there is no {unknown[0]!r}.", hint="It has [[brokers]], and [[marks]] of ours.")
     entries: dict[str, MachineEntry] = {}

@@ -10,15 +10,15 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.machine.atomically import write_once
+from tmuxmcp.machine.ownfiles import read_written
 
 MIN_SECRET_CHARS = 32
 """Characters of a secret."""
-
-FLEET_SECRET_BYTES = 4096
 
 
 def read(file: Path) -> str:
@@ -27,24 +27,23 @@ def read(file: Path) -> str:
     Raises:
         IoError: there is no such file, or it cannot be read.
         PermissionDenied: others than its owner may read it.
-        InvalidArgument: it is too short.
+        InvalidArgument: it is no regular file, not UTF-8, or too short.
     """
     try:
-        with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
-            state = os.fstat(opened.fileno())
-            if state.st_mode & 0o077 or state.st_uid not in (os.getuid(), 0):
-                raise PermissionDenied(f"Others may read or own {file}.", hint=f"chmod 600 {file}")
-            found = opened.read(FLEET_SECRET_BYTES).decode("ascii", "replace").strip()
+        found = read_written(file, "The fleet's secret", partial(_check_owner, file)).strip()
     except FileNotFoundError:
         hint = "`tmuxmcp fleet up` makes it on the first machine; copy it to the others, mode 600."
         raise IoError(f"There is no secret of the fleet in {file}.", hint=hint) from None
-    except OSError as error:
-        raise IoError(f"The fleet's secret {file} cannot be read: {error.strerror}.") from error
     if len(found) < MIN_SECRET_CHARS:
         raise InvalidArgument(
             f"The secret in {file} has fewer than {MIN_SECRET_CHARS} characters.", hint="Remove the file."
         )
     return found
+
+
+def _check_owner(file: Path, state: os.stat_result) -> None:
+    if state.st_mode & 0o077 or state.st_uid not in (os.getuid(), 0):
+        raise PermissionDenied(f"Others may read or own {file}.", hint=f"chmod 600 {file}")
 
 
 def read_secret(file: Path) -> str:

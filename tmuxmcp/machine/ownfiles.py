@@ -1,0 +1,210 @@
+"""Open files of ours, whatever somebody has put in their place.
+
+A program of the same user can put a link, a pipe, a device or a very large file where one of ours is. No link is
+followed, no pipe is waited for, nothing but a regular file is opened, and no more is read than there should be.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tmuxmcp.errors import InvalidArgument, IoError, TmuxMcpError
+
+OWN_FILE_BYTES = 16 << 20
+"""What is read of a file that has no bound of its own: it may hold the arguments of a program."""
+
+WRITTEN_BYTES = 1 << 20
+"""What is read of a file that a person writes: settings, tokens and the like."""
+
+PIECE_BYTES = 1 << 16
+
+MOST_DOTS = 5000
+"""In one line of TOML. What tomllib does for a name of so many parts grows with their square: 100,000 take minutes."""
+
+_LONG_KEY = re.compile(r"""^[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){50}""", re.MULTILINE)
+
+_AS_OURS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def open_file(path: str | Path, flags: int = os.O_RDONLY, *, dir_fd: int | None = None, links: bool = False) -> int:
+    """Open a file, made for its owner alone if it is made.
+
+    Args:
+        flags: as os.open has them, without those that say how it is opened.
+        links: follow a link, as a person may have put one.
+
+    Raises:
+        OSError: it is not there, cannot be opened, or is no regular file.
+    """
+    try:
+        fd = os.open(path, flags | (_AS_OURS & ~os.O_NOFOLLOW if links else _AS_OURS), 0o600, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link, which is not followed", str(path)) from None
+        if error.errno in (errno.ENXIO, errno.ENODEV):  # a pipe that nobody reads, a socket
+            raise _no_file(path) from None
+        raise
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise _no_file(path)
+
+
+def _no_file(path: str | Path) -> OSError:
+    return OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def read_bytes(path: str | Path, most: int = OWN_FILE_BYTES, *, links: bool = False) -> bytes:
+    """What a file holds.
+
+    Raises:
+        OSError: as `open_file`, or it has more bytes.
+    """
+    fd = open_file(path, links=links)
+    try:
+        data = read_part(fd, most + 1)
+    finally:
+        os.close(fd)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    return data
+
+
+def read_part(fd: int, most: int, start: int = 0) -> bytes:
+    """At most so many bytes of an open file, from an offset on."""
+    pieces: list[bytes] = []
+    while most > 0 and (piece := os.pread(fd, min(most, PIECE_BYTES), start)):
+        pieces.append(piece)
+        start += len(piece)
+        most -= len(piece)
+    return b"".join(pieces)
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a small file.
+
+    Raises:
+        OSError: as `read_bytes`.
+        ValueError: it is no UTF-8.
+    """
+    return read_bytes(path).decode()
+
+
+# ---- what a person writes ----------------------------------------------------------------------------
+
+
+def read_written(path: Path, what: str, check: Callable[[os.stat_result], None]) -> str:
+    """The text of a file that a person writes, who may put a link in its place.
+
+    Args:
+        what: what it is, for errors.
+        check: refuses a file by its owner and mode.
+
+    Raises:
+        FileNotFoundError: there is none.
+        InvalidArgument: it is no regular file, too large, or no UTF-8.
+        IoError: it cannot be read.
+    """
+    return _text(_read_written(path, what, check), f"{what} {path}")
+
+
+def read_toml(path: Path, what: str, check: Callable[[os.stat_result], None]) -> dict[str, Any]:
+    """The values of such a file.
+
+    Raises:
+        FileNotFoundError, IoError: as `read_written`.
+        InvalidArgument: as `read_written`, or it is not TOML.
+    """
+    return toml_values(_read_written(path, what, check), f"{what} {path}")
+
+
+def toml_values(data: bytes, where: str) -> dict[str, Any]:
+    """The values in a text.
+
+    Raises:
+        InvalidArgument: it is not TOML.
+    """
+    import tomllib  # there is seldom such a file
+
+    text = _text(data, where)
+    try:
+        if _LONG_KEY.search(text) or any(line.count(".") > MOST_DOTS for line in text.splitlines()):
+            raise RecursionError
+        return tomllib.loads(text)
+    except ValueError as error:  # also what is no error of tomllib's own, as a number of 5,000 digits
+        raise InvalidArgument(f"{where} is not TOML: {error}.", hint="Compare it with the reference.") from None
+    except RecursionError:
+        hint = "Put fewer lists and tables into one another."
+        raise InvalidArgument(f"{where} is nested too deeply.", hint=hint) from None
+
+
+def not_read(error: OSError, what: str, path: Path) -> TmuxMcpError:
+    """What is told of a file that cannot be opened."""
+    if error.errno == errno.EINVAL:
+        return InvalidArgument(f"{what} {path} is no regular file.", hint="It must be a file, or a link to one.")
+    return IoError(f"{what} {path} cannot be read: {error.strerror}.")
+
+
+def _read_written(path: Path, what: str, check: Callable[[os.stat_result], None]) -> bytes:
+    handed = path.is_relative_to("/dev/fd")  # a shell's `<(...)`: a pipe that is meant, and waited for
+    try:
+        with os.fdopen(
+            os.open(path, os.O_RDONLY | os.O_CLOEXEC) if handed else open_file(path, links=True), "rb"
+        ) as file:
+            check(os.fstat(file.fileno()))
+            data = file.read(WRITTEN_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise not_read(error, what, path) from error
+    if len(data) > WRITTEN_BYTES:
+        raise InvalidArgument(f"{what} {path} has more than {WRITTEN_BYTES:,} bytes.", hint="Make it shorter.")
+    return data
+
+
+def _text(data: bytes, where: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{where} is not UTF-8 (byte {error.start}).", hint="Save it as UTF-8.") from None
+
+
+# ---- what is made ------------------------------------------------------------------------------------
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory for its owner alone, if it is not there; a link to one is none.
+
+    Raises:
+        OSError: it cannot be made, or something else has its place.
+    """
+    path.mkdir(mode=0o700, exist_ok=True)
+    check_directory(path)
+
+
+def check_directory(path: str | Path) -> None:
+    """See that what has a directory's path is none that lies elsewhere.
+
+    Raises:
+        OSError: it is not there, or is something else.
+    """
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, "it is no directory", str(path))
+
+
+def make_empty(path: Path) -> None:
+    """Make a file whose name says all, if it is not there.
+
+    Raises:
+        OSError
+    """
+    os.close(open_file(path, os.O_WRONLY | os.O_CREAT))
