@@ -27,7 +27,8 @@ from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxMcpError, shortage
 from tmuxmcp.gate.redact import Redactor
 from tmuxmcp.machine import ourselves
-from tmuxmcp.machine.atomically import make_private, write_once
+from tmuxmcp.machine.atomically import write_once
+from tmuxmcp.machine.ownfiles import make_directory
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -291,7 +292,7 @@ def _own_token(file: Path) -> Tokens | None:
     from tmuxmcp.faces import tokens
 
     try:
-        make_private(file.parent)
+        make_directory(file.parent, links=True)
         write_once(file, f"{secrets.token_hex(32)}\n")
     except OSError as error:
         raise IoError(f"{file} cannot be written: {error.strerror}.") from error

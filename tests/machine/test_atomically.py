@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.machine.atomically import make_private, write_atomically, write_once
+from tmuxmcp.machine.atomically import write_atomically, write_once
+from tmuxmcp.machine.ownfiles import make_directory
 from tmuxmcp.page import codes, servers
 from tmuxmcp.record.notedcalls import CallFile
 
@@ -98,7 +99,7 @@ def test_of_several_who_write_at_once_all_find_the_same(tmp_path: Path):
 @pytest.mark.parametrize(
     "first",
     [
-        make_private,
+        make_directory,
         servers.running,
         lambda state: codes.make_code(state, 1),
         lambda state: codes.AccessSecrets(state, 1),

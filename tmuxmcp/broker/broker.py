@@ -34,6 +34,7 @@ from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.input import steps
 from tmuxmcp.latedataclass import changed
 from tmuxmcp.machine import cgroup
+from tmuxmcp.machine.ownfiles import make_directory
 from tmuxmcp.machine.searching import Searching
 from tmuxmcp.people.answering import PersonAnswers
 from tmuxmcp.people.hands import PageInput
@@ -136,13 +137,15 @@ class Broker(Operations):
         # tmux.sock first: two brokers that start at once must agree on one server.
         async with anyio.create_task_group() as task_group:
             try:
-                await broker.tmux.open(task_group)
-                sessions_dir(settings.state_dir).mkdir(mode=0o700, exist_ok=True)
-                task_group.start_soon(broker.watcher.run)
-                task_group.start_soon(Repair(broker.watcher, broker.registry.session_of, settings.log_max_bytes).run)
-                await broker.registry.adopt()
-                with suppress(TmuxMcpError):
-                    await broker.creation.sweep()
+                with broker.gate.telling_what_is_missing():
+                    await broker.tmux.open(task_group)
+                    make_directory(sessions_dir(settings.state_dir))
+                    task_group.start_soon(broker.watcher.run)
+                    repair = Repair(broker.watcher, broker.registry.session_of, settings.log_max_bytes)
+                    task_group.start_soon(repair.run)
+                    await broker.registry.adopt()
+                    with suppress(TmuxMcpError):
+                        await broker.creation.sweep()
                 seen = None if keeps_times else SizesSeen(broker.registry)
                 if timekeeper:
                     task_group.start_soon(timekeeper.run)
@@ -270,7 +273,8 @@ class Broker(Operations):
                 return self._admission.with_limit_note(await act(target), call.caller)
 
         if call.person:
-            return await act(await self._targets.of(request, call, as_known=True))
+            with self.gate.telling_what_is_missing():
+                return await act(await self._targets.of(request, call, as_known=True))
         return await self.gate.call(request, call, find, admitted)
 
     def _own_call(self) -> Call:

@@ -13,6 +13,7 @@ from tmuxmcp.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, IoError
+from tmuxmcp.machine.ownfiles import make_empty
 from tmuxmcp.sessions import kept
 from tmuxmcp.sessions.retention import Removal, RetentionWish
 
@@ -36,7 +37,7 @@ def pin(options: argparse.Namespace) -> int:
         if options.remove:
             directory.pin.unlink(missing_ok=True)
         else:
-            directory.pin.touch(mode=0o600)
+            make_empty(directory.pin)
     except OSError as error:
         raise IoError(f"{directory.pin} cannot be changed: {error.strerror}.") from error
     if options.json:

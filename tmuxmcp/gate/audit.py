@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.machine import locks
+from tmuxmcp.machine.ownfiles import open_file
 
 AUDIT_FILE_BYTES = 10 * 1024 * 1024
 KEPT_FILES = 5
@@ -67,8 +68,7 @@ class Audit:
         return OpenLine(fd, offset, len(line))
 
     def _open(self) -> int:
-        flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(self.path, flags, 0o600)
+        return open_file(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def _rotate(self) -> None:
         """Put the file aside when it is full; somebody who has it open still writes to the right one."""

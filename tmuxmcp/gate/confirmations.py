@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import make_directory, read_text
 
 ANSWER_FORGOTTEN_S = 600
 OPEN_CONFIRMATIONS = 100
@@ -79,8 +80,8 @@ class Confirmations:
         """Every question that is not forgotten, the oldest first."""
         found = []
         for path in self.directory.glob("c_*.json"):
-            with suppress(OSError, ValueError, TypeError):
-                question = Confirmation(**json.loads(path.read_text()))
+            with suppress(OSError, ValueError, TypeError, RecursionError):
+                question = Confirmation(**json.loads(read_text(path)))
                 if time.time() < question.until:
                     found.append(replace(question, granted=self._granted(question.id).exists()))
                 else:
@@ -143,7 +144,7 @@ class Confirmations:
         return False
 
     def _save(self, question: Confirmation) -> None:
-        self.directory.mkdir(mode=0o700, exist_ok=True)
+        make_directory(self.directory)
         write_atomically(self._file(question.id), json.dumps(asdict(question)))
 
     def _file(self, question_id: str) -> Path:

@@ -126,7 +126,7 @@ class Gate:
         record = AuditLine(request.operation, call, request, self.redactor)
         # Before the line is begun: where echo is off, it must not have the text.
         try:
-            with self._telling_what_is_missing():
+            with self.telling_what_is_missing():
                 target = await find()
                 place = await self._action_place(target) if self._sees_place(request) else None
         except BaseException:
@@ -134,7 +134,7 @@ class Gate:
                 raise
         if place:
             record.see(place)
-        with self._recorded(record), self._telling_what_is_missing():
+        with self._recorded(record), self.telling_what_is_missing():
             if place and (self.policy or _types_secret(request)):
                 target = await self._permit(request, call, Judged(target, place), find, record)
             if request.operation.types and self.settings.sandbox != "none":
@@ -144,7 +144,7 @@ class Gate:
             return result
 
     @contextmanager
-    def _telling_what_is_missing(self) -> Iterator[None]:
+    def telling_what_is_missing(self) -> Iterator[None]:
         """A full disk, a removed state directory and the like are nobody's defect: the caller is told."""
         try:
             yield
@@ -156,7 +156,20 @@ class Gate:
                     f"The state directory {self.settings.state_dir} was removed while this server ran.",
                     hint="Start the server anew. What runs in its sessions goes on, but is not found any more.",
                 ) from error
+            if told := self._of_state(error):
+                raise told from error
             raise
+
+    def _of_state(self, error: BaseException) -> IoError | None:
+        """What is told when a file of the state directory cannot be used: something else is in its place, mostly."""
+        if isinstance(error, BaseExceptionGroup):
+            return next(filter(None, map(self._of_state, error.exceptions)), None)
+        if not isinstance(error, OSError) or not str(error.filename).startswith(f"{self.settings.state_dir}/"):
+            return None
+        return IoError(
+            f"{error.filename} cannot be used: {error.strerror}.",
+            hint="If something else was put in the place of a file there, remove it; then try again.",
+        )
 
     async def asked_again(
         self, request: Request[Any], call: Call, before: Callable[[], Awaitable[Result | None]]
@@ -173,7 +186,7 @@ class Gate:
             raise
         record = AuditLine(request.operation, call, request, self.redactor)
         try:
-            with self._telling_what_is_missing():
+            with self.telling_what_is_missing():
                 result = await before()
         except BaseException:
             with self._recorded(record):  # writes the line, and lets the error go on

@@ -13,6 +13,11 @@ log=$dir/out.raw
 # The program runs in its own group: keys and stop signals are its business. The step resets what is ignored here.
 trap '' INT QUIT TSTP TTIN TTOU
 
+# Whether a file can be written to: it is a regular one, or not there. A link leads elsewhere, a pipe may hold us up.
+ours() {
+  [ ! -L "$1" ] && { [ -f "$1" ] || [ ! -e "$1" ]; }
+}
+
 # The shell's own words ("Killed") are no output of the program: they tell death by signal from `exit 137`. The
 # subshell keeps them here: dash would say them where a redirected command's stderr goes.
 exec 3>&2 2>"$dir/launcher.err"
@@ -29,11 +34,11 @@ printf '\033]7777;tmuxmcp;%s;%s;%s\007' "$token" "$status" "$signal" &
 
 # Drain: until the log holds the sentinel. Given up when there is no sink, or when it wrote nothing for 10 s.
 tries=0 size=
-while :; do
+while [ -f "$log" ]; do
   case $(tail -c 512 "$log") in *"7777;tmuxmcp;$token;"*) break ;; esac
   # The sink may be about to start: only one that was there and is gone ends this.
   sink=
-  read -r sink _ <"$dir/sink.pid"
+  [ ! -f "$dir/sink.pid" ] || read -r sink _ <"$dir/sink.pid"
   [ -z "$sink" ] || kill -0 "$sink" || break
   tries=$((tries + 1))
   if [ "$((tries % 100))" -eq 0 ]; then
@@ -52,9 +57,10 @@ time=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
 case $time in *N*) time=$(date -u +%Y-%m-%dT%H:%M:%S.000Z) ;; esac
 
 base=0 code=$status name=null
-[ -r "$dir/out.base" ] && read -r base <"$dir/out.base"
+[ -f "$dir/out.base" ] && read -r base <"$dir/out.base"
 [ -z "$signal" ] || code=null name="\"$signal\""
-printf '{"time": "%s", "offset": %s, "event": "exit", "exit_code": %s, "exit_signal": %s}\n' \
+ours "$dir/events.jsonl" && [ -f "$log" ] && printf \
+  '{"time": "%s", "offset": %s, "event": "exit", "exit_code": %s, "exit_signal": %s}\n' \
   "$time" "$((base + $(wc -c <"$log")))" "$code" "$name" >>"$dir/events.jsonl"
 
 case $signal in

@@ -11,6 +11,12 @@ log=$dir/out.raw
 umask 077
 LC_ALL=C
 export LC_ALL
+# Whether a file can be written to: it is a regular one, or not there. A link leads elsewhere, a pipe may hold us up.
+ours() {
+  [ ! -L "$1" ] && { [ -f "$1" ] || [ ! -e "$1" ]; }
+}
+
+ours "$log" || exit 1
 exec 3>>"$log"
 
 # One dd moves at most a quarter of MAX, or 64 MiB: so far the log may run over before it is cut. tmux mostly writes
@@ -22,7 +28,7 @@ count=$((max / 4 / piece))
 block=65536 # what is cut off the log is a multiple of this
 
 base=0
-[ -r "$dir/out.base" ] && read -r base <"$dir/out.base"
+[ -f "$dir/out.base" ] && read -r base <"$dir/out.base"
 kept_from=$base
 holes=${TMUXMCP_HOLES:-yes}
 command -v fallocate >/dev/null || holes=no
@@ -35,6 +41,7 @@ measure() {
 tell_gap() {
   time=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
   case $time in *N*) time=$(date -u +%Y-%m-%dT%H:%M:%S.000Z) ;; esac # no GNU date
+  ours "$dir/events.jsonl" || return 1
   printf '{"time": "%s", "offset": %s, "event": "gap"}\n' "$time" "$size" >>"$dir/events.jsonl"
 }
 
@@ -47,6 +54,7 @@ cut_head() {
   fi
   holes=no
   keep=$((max / 4))
+  ours "$log" && ours "$dir/out.keep" && ours "$dir/out.base.new" || exit 1
   tail -c "$keep" "$log" >"$dir/out.keep" || keep=0
   # Emptied first, told second: a reader in between sees an empty log, never bytes at wrong offsets.
   : >"$log"
@@ -61,7 +69,7 @@ size=$base
 [ ! -s "$log" ] || measure # of a new log no process has to tell it, beside the program that starts
 # On a full disk it ends, and the broker tries again: a gap that is not written down would never be told.
 [ "$number" -eq 1 ] || tell_gap || exit 1
-echo "$$ $number" >"$dir/sink.pid" || exit 1
+ours "$dir/sink.pid" && echo "$$ $number" >"$dir/sink.pid" || exit 1
 
 while :; do
   said=$(dd bs="$piece" count="$count" 2>&1 >&3)

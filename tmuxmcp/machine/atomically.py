@@ -56,15 +56,3 @@ def write_once(path: Path, text: str) -> None:
             os.link(beside, path)
     finally:
         os.unlink(beside)
-
-
-def make_private(directory: Path) -> None:
-    """Make a directory and what is missing above it, for us alone: `mkdir(parents=True)` leaves those to the umask.
-
-    Raises:
-        OSError
-    """
-    if directory.is_dir():
-        return
-    for missing in reversed([each for each in (directory, *directory.parents) if not each.exists()]):
-        missing.mkdir(mode=0o700, exist_ok=True)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import anyio
 
+from tmuxmcp.machine.ownfiles import open_file
+
 ASK_AGAIN_S = 0.002
 """Brokers hold a lock for a few milliseconds."""
 
@@ -22,8 +24,9 @@ def open_lock(path: Path, *, make: bool = True) -> int:
 
     Raises:
         FileNotFoundError: it is not there, and shall not be made.
+        OSError: it cannot be opened, or something else has its place.
     """
-    return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o600)
+    return open_file(path, os.O_RDWR | (os.O_CREAT if make else 0))
 
 
 def take(fd: int, *, shared: bool = False) -> bool:

@@ -181,14 +181,20 @@ def _text(data: bytes, where: str) -> str:
 # ---- what is made ------------------------------------------------------------------------------------
 
 
-def make_directory(path: Path) -> None:
-    """Make a directory for its owner alone, if it is not there; a link to one is none.
+def make_directory(path: Path, *, links: bool = False) -> None:
+    """Make a directory and what is missing above it, all for their owner alone: `mkdir(parents=True)` asks the umask.
+
+    Args:
+        links: a link to a directory is one, too, as a person may have put it.
 
     Raises:
         OSError: it cannot be made, or something else has its place.
     """
-    path.mkdir(mode=0o700, exist_ok=True)
-    check_directory(path)
+    if not path.is_dir():
+        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+    if not links:
+        check_directory(path)
 
 
 def check_directory(path: str | Path) -> None:

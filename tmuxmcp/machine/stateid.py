@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tmuxmcp.machine.atomically import write_once
+from tmuxmcp.machine.ownfiles import read_text
 
 NAME_BYTES = 16
 
@@ -34,6 +35,6 @@ def state_id(state_dir: Path) -> str:
     """
     file = state_dir / "id"
     with suppress(FileNotFoundError):
-        return file.read_text().strip()
+        return read_text(file).strip()
     write_once(file, secrets.token_hex(NAME_BYTES) + "\n")
-    return file.read_text().strip()
+    return read_text(file).strip()

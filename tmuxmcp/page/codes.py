@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import ResourceLimit, Unauthorized
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.machine.atomically import make_private
+from tmuxmcp.machine.ownfiles import make_directory, open_file
 from tmuxmcp.page.servers import ServedPage
 
 CODE_S = 60
@@ -152,7 +152,7 @@ class _SecretDirectory:
     def _read(self, path: Path) -> tuple[str, str]:
         """The words of a file, as long as it is good."""
         try:
-            with path.open() as file:
+            with os.fdopen(open_file(path)) as file:
                 age_s = time.time() - os.fstat(file.fileno()).st_mtime
                 port, _, seal = file.read(FILE_CHARS).strip().partition(" ")
         except (OSError, UnicodeDecodeError):
@@ -198,5 +198,5 @@ class _SecretDirectory:
 
 def _directory(state_dir: Path, name: str) -> Path:
     directory = state_dir / "page" / name
-    make_private(directory)
+    make_directory(directory)
     return directory

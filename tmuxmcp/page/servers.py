@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.atomically import make_private, write_atomically
+from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import make_directory, read_text
 
 FILE_BYTES = 4096
 
@@ -43,8 +44,8 @@ def announced(state_dir: Path, served: ServedPage) -> Iterator[None]:
 def last_port(state_dir: Path) -> int:
     """The port that a server without one of its own had last; 0: none is known."""
     try:
-        text = (_directory(state_dir).parent / "port").read_text()[:16].strip()
-    except OSError:
+        text = read_text(_directory(state_dir).parent / "port")[:16].strip()
+    except (OSError, ValueError):
         return 0
     return int(text) if text.isdigit() and int(text) < 1 << 16 else 0
 
@@ -74,7 +75,7 @@ def _url(path: Path) -> str:
         if locks.take(fd, shared=True):
             return ""
         url = json.loads(os.pread(fd, FILE_BYTES, 0))["url"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return ""
     finally:
         os.close(fd)
@@ -89,5 +90,5 @@ def _modified_s(path: Path) -> float:
 
 def _directory(state_dir: Path) -> Path:
     directory = state_dir / "page" / "servers"
-    make_private(directory)
+    make_directory(directory)
     return directory

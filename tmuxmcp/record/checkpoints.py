@@ -22,6 +22,7 @@ from typing import Any
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.locks import take
+from tmuxmcp.machine.ownfiles import open_file
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.doubts import Doubt
@@ -90,7 +91,7 @@ class Checkpoints:
         try:
             state = os.stat(self._path)
             if (state.st_ino, state.st_size) != self._read:
-                with open(self._path, "rb") as file:
+                with os.fdopen(open_file(self._path), "rb") as file:
                     self._records = sorted(_records(file.fileno(), state.st_size)[0], key=lambda each: each.offset)
                 self._read = (state.st_ino, state.st_size)
         except OSError:
@@ -111,7 +112,7 @@ class Checkpoints:
     def value(self, record: ScreenRecord) -> bytes | None:
         """The packed value of a record; None: it is not whole, or is no longer there."""
         try:
-            with open(self._path, "rb") as file:
+            with os.fdopen(open_file(self._path), "rb") as file:
                 head = os.pread(file.fileno(), _RECORD_HEAD.size, record.position - _RECORD_HEAD.size)
                 value = os.pread(file.fileno(), record.size, record.position)
         except OSError:
@@ -190,7 +191,7 @@ class Checkpoints:
     @contextmanager
     def _locked_file(self) -> Iterator[int]:
         """The file, held alone; -1 while somebody else writes, or where its form is another."""
-        fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fd = open_file(self._path, os.O_CREAT | os.O_RDWR)
         try:
             held = take(fd) and os.fstat(fd).st_ino == os.stat(self._path).st_ino  # not replaced meanwhile
             form = os.pread(fd, len(FILE_BEGINS), 0)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.machine.locks import take
+from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal.proofs import Promise, hash_of
 
@@ -198,7 +199,7 @@ class CommandFile:
         """
         if not self._directory.is_there:
             raise FileNotFoundError(self._path)
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fd = open_file(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             state = os.fstat(fd)
             whole = self._is_read(state)
@@ -317,7 +318,7 @@ def _is_at(fd: int, path: Path) -> bool:
 def _head(path: Path) -> bytes:
     """How a file begins: its first line, or as much of that as tells it from others."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_file(path), "rb") as file:
             return file.readline(FILE_HEAD_BYTES)
     except OSError:
         return b""
@@ -326,9 +327,11 @@ def _head(path: Path) -> bytes:
 def _lines(path: Path, start: int) -> bytes:
     """The whole lines of a file from an offset."""
     try:
-        with path.open("rb") as file:
-            file.seek(start)
-            data = file.read()
+        fd = open_file(path)
+        try:
+            data = read_part(fd, OWN_FILE_BYTES, start)
+        finally:
+            os.close(fd)
     except OSError:
         return b""
     return data[: data.rfind(b"\n") + 1]

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from tmuxmcp.machine.ownfiles import check_directory, make_directory, open_file, read_text
 from tmuxmcp.record.directory import SessionDirectory
 
 
@@ -22,7 +23,7 @@ class Cursors:
         if offset is None:
             offset = 0
             with suppress(OSError, ValueError):
-                offset = int((self._path / caller).read_text())
+                offset = int(read_in(self._path, caller))
             self._known[caller] = offset
         return offset
 
@@ -45,9 +46,20 @@ def opened_in(place: Path, name: str) -> int:
     Raises:
         OSError
     """
-    path, flags = f"{place}/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC
+    path, flags = f"{place}/{name}", os.O_CREAT | os.O_WRONLY
     try:
-        return os.open(path, flags, 0o600)
+        check_directory(place)
+        return open_file(path, flags)
     except FileNotFoundError:
-        place.mkdir(mode=0o700, exist_ok=True)
-        return os.open(path, flags, 0o600)
+        make_directory(place)
+        return open_file(path, flags)
+
+
+def read_in(place: Path, name: str) -> str:
+    """The text of a file in such a directory.
+
+    Raises:
+        OSError, ValueError
+    """
+    check_directory(place)
+    return read_text(f"{place}/{name}")

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, get_args, get_type_hints
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
+from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered
 
@@ -341,7 +342,7 @@ class Events:
         if not self._directory.is_there:
             return
         with suppress(OSError):
-            fd = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            fd = open_file(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
             try:
                 size = os.fstat(fd).st_size
                 if fitting := self._fitting(event, size):
@@ -434,9 +435,11 @@ class Events:
     def _lines(self, start: int) -> bytes:
         """The whole lines from an offset of the file."""
         try:
-            with self._path.open("rb") as file:
-                file.seek(start)
-                data = file.read()
+            fd = open_file(self._path)
+            try:
+                data = read_part(fd, OWN_FILE_BYTES, start)
+            finally:
+                os.close(fd)
         except OSError:
             return b""
         return data[: data.rfind(b"\n") + 1]

@@ -13,13 +13,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tmuxmcp.machine.ownfiles import read_text
+
 FORMAT_KEY = "format"
 
 
 def read_values(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty when there is none that can be read."""
     try:
-        values = json.loads(path.read_text())
+        values = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

@@ -20,6 +20,7 @@ from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import check_directory, make_directory
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import numbered, read_values
 
@@ -96,7 +97,7 @@ class InputRequests:
         try:
             if not self._directory.is_there:
                 raise FileNotFoundError(f"{self._path.parent} is another session's by now")
-            self._path.mkdir(mode=0o700, exist_ok=True)
+            make_directory(self._path)
             self._forget_old()
             text = json.dumps({**numbered(REQUESTS_FORMAT), **asdict(request)})
             write_atomically(self._path / f"{request.id}.json", text, to_disk=True)
@@ -154,6 +155,7 @@ class InputRequests:
         """The requests that nobody has settled, the first that was asked first; also those whose time is up."""
         try:
             names = os.listdir(self._path)
+            check_directory(self._path)
         except OSError:
             return []
         settled = {name.removesuffix(".became") for name in names if name.endswith(".became")}

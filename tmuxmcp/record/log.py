@@ -41,6 +41,7 @@ Invariants:
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -51,6 +52,7 @@ import anyio
 
 from tmuxmcp.errors import IoError
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.ownfiles import open_file, read_text
 from tmuxmcp.record.directory import SessionDirectory
 
 LOG_READ_BYTES = 1 << 18
@@ -76,7 +78,7 @@ FLOOD_PAUSE_S = 0.005
 def wake(log: Path) -> None:
     """Have every broker look at a session: they are told when somebody closes its log."""
     with suppress(OSError):
-        os.close(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+        os.close(open_file(log, os.O_WRONLY | os.O_APPEND))
 
 
 @dataclass
@@ -119,9 +121,8 @@ class RawLog:
         if not os.access(self._base_path, os.F_OK):  # nearly always: an exception would cost ten times as much
             return 0
         try:
-            with open(self._base_path) as file:
-                return int(file.read() or 0)
-        except (FileNotFoundError, ValueError):
+            return int(read_text(self._base_path) or 0)
+        except (OSError, ValueError):
             return 0
 
     def size(self) -> int:
@@ -129,12 +130,14 @@ class RawLog:
         return self.written()[0]
 
     def written(self) -> tuple[int, float]:
-        """The same, and when it was last written to: seconds since 1970; (0, 0.0) where it is gone."""
+        """The same, and when it was last written to: seconds since 1970; (0, 0.0) where it is gone, or is no file."""
         before_ms = self.unchanged.now_ms() if self.unchanged else 0
         base = self.base()
         try:
-            state = os.stat(self._name)
+            state = os.stat(self._name, follow_symlinks=False)
         except FileNotFoundError:
+            return 0, 0.0
+        if not stat.S_ISREG(state.st_mode):
             return 0, 0.0
         size = base + state.st_size
         if self.unchanged and self.unchanged.size in (size, None):
@@ -145,7 +148,7 @@ class RawLog:
         """Offset of the first byte that is still there."""
         base = self.base()
         try:
-            fd = os.open(self._name, os.O_RDONLY)
+            fd = open_file(self._name)
         except FileNotFoundError:
             return 0
         try:
@@ -168,7 +171,7 @@ class RawLog:
             if offset < base:
                 return b""
             try:
-                fd = os.open(self._name, os.O_RDONLY)
+                fd = open_file(self._name)
             except FileNotFoundError:
                 return b""
             try:

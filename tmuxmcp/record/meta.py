@@ -10,6 +10,7 @@ from typing import Any
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import make_empty
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 
@@ -82,7 +83,7 @@ class Meta:
         try:
             self.save(directory)
         except Unsupported:
-            directory.destroyed.touch(mode=0o600)
+            make_empty(directory.destroyed)
 
     def disown(self, directory: SessionDirectory) -> None:
         """It is nobody's default session any more; in a newer format its owner's newest session counts instead."""

@@ -24,7 +24,7 @@ from typing import Any
 from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.atomically import make_private
+from tmuxmcp.machine.ownfiles import make_directory, open_file, read_bytes
 
 NOTED_CALL_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
 
@@ -80,8 +80,8 @@ class CallFile:
             IoError
         """
         with _errors_as_ours():
-            make_private(self._place)
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            make_directory(self._place)
+            fd = open_file(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         with suppress(FileNotFoundError):
             # Not removed between these two lines?
             if locks.take(fd) and os.path.samestat(os.fstat(fd), os.stat(self._path)):
@@ -91,8 +91,13 @@ class CallFile:
         return False
 
     def read(self) -> NotedCall | None:
-        """What is written down; None: nothing is, as it has done nothing so far."""
-        found = _parse(_lines(self._path))
+        """What is written down; None: nothing is, as it has done nothing so far.
+
+        Raises:
+            IoError
+        """
+        with _errors_as_ours():
+            found = _parse(_lines(self._path))
         return found or _find_done(self._place, self._id)
 
     def write(self, **line: Any) -> None:
@@ -247,8 +252,8 @@ def _sync_directory(path: Path) -> None:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     try:
-        data = path.read_bytes()
-    except OSError:
+        data = read_bytes(path, MOST_DONE_BYTES)
+    except FileNotFoundError:
         return []
     found = []
     for line in data[: data.rfind(b"\n") + 1].splitlines():
@@ -300,7 +305,7 @@ def _shorten(place: Path, paths: Sequence[Path]) -> None:
                     lines.append(line)
         if not lines:
             return
-        done = os.open(place / DONE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        done = open_file(place / DONE, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         stack.callback(os.close, done)
         _append(done, *lines)
         for line in lines:
@@ -321,7 +326,7 @@ def _find_done(place: Path, request_id: str) -> NotedCall | None:
     begins = b'{"id": "%s",' % request_id.encode()
     for name in (DONE, DONE_BEFORE):
         try:
-            data = (place / name).read_bytes()
+            data = read_bytes(place / name, 2 * MOST_DONE_BYTES)
         except OSError:
             continue
         at = data.rfind(begins)
@@ -335,6 +340,6 @@ def _find_done(place: Path, request_id: str) -> NotedCall | None:
 
 
 def _first_at(path: Path) -> float:
-    with path.open("rb") as file, suppress(ValueError, KeyError, TypeError):
+    with os.fdopen(open_file(path), "rb") as file, suppress(ValueError, KeyError, TypeError):
         return float(json.loads(file.readline())["at"])
     return 0.0

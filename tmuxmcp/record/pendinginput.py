@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import read_text
 from tmuxmcp.record.directory import SessionDirectory
 
 TERMINAL_TAKES_BYTES = 4096
@@ -21,7 +22,7 @@ class QueuedInput:
     def bytes(self) -> int:
         """Bytes typed since its terminal last had room: at most that many are queued."""
         with suppress(OSError, ValueError):
-            return int(self._path.read_text())
+            return int(read_text(self._path))
         return 0
 
     @bytes.setter

@@ -23,6 +23,7 @@ from tmuxmcp.contract.words import RecordedAs, RecordingStage
 from tmuxmcp.errors import IoError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import make_directory
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 
@@ -164,7 +165,7 @@ def reserve_beside(directory: SessionDirectory, ending: str) -> str:
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        directory.recordings.mkdir(mode=0o700, exist_ok=True)
+        make_directory(directory.recordings)
         for name in new_names(ending):
             try:
                 os.close(os.open(directory.recordings / name, flags, 0o600))

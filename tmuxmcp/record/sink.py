@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from tmuxmcp.machine import proc
+from tmuxmcp.machine.ownfiles import read_text
 from tmuxmcp.record.directory import SessionDirectory
 
 
@@ -21,7 +22,7 @@ class Sink(NamedTuple):
 def sink_pid(directory: SessionDirectory) -> int | None:
     """Process id of the sink that last wrote down that it is there."""
     try:
-        return int(directory.sink.read_text().split()[0])
+        return int(read_text(directory.sink).split()[0])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -29,7 +30,7 @@ def sink_pid(directory: SessionDirectory) -> int | None:
 def sink_of(directory: SessionDirectory) -> Sink:
     """Read who the sink is, and whether it still is there."""
     try:
-        pid, number = map(int, directory.sink.read_text().split())
+        pid, number = map(int, read_text(directory.sink).split())
     except (OSError, ValueError):
         return Sink(0, False)
     try:

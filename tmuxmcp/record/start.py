@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 import psutil
 
 from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import open_file, read_text
 from tmuxmcp.record.directory import SessionDirectory
 
 READY, BEGUN = "ready", "begun"
@@ -22,8 +24,8 @@ class Start:
     @property
     def report(self) -> str:
         """What the step says: nothing yet, `READY`, `BEGUN`, or a code and a reason, on two lines."""
-        with suppress(OSError):
-            return self._directory.report.read_text()
+        with suppress(OSError, ValueError):
+            return read_text(self._directory.report)
         return ""
 
     @property
@@ -34,20 +36,21 @@ class Start:
     def let_begin(self) -> None:
         """Let the program begin that waits until its process id is known: in a sandbox of bubblewrap's."""
         if self.pid is not None and self.report == READY:
-            self._directory.report.write_text(BEGUN)
+            with os.fdopen(open_file(self._directory.report, os.O_WRONLY | os.O_TRUNC), "w") as file:
+                file.write(BEGUN)
 
     @property
     def pid(self) -> int | None:
         """Process id of the program, once it is known."""
         with suppress(OSError, ValueError):
-            return int(self._directory.pid.read_text())
+            return int(read_text(self._directory.pid))
         return self._pid_within() if self.succeeded else None
 
     @property
     def wrappers(self) -> list[int]:
         """Process ids of what is around the program in a sandbox of bubblewrap's: it ends with the program."""
         with suppress(OSError, ValueError, psutil.Error):
-            outer = psutil.Process(int(self._directory.wrapper.read_text()))
+            outer = psutil.Process(int(read_text(self._directory.wrapper)))
             return [outer.pid, *(child.pid for child in outer.children())]
         return []
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from tmuxmcp.machine.ownfiles import open_file
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.timingcodec import BLOCK_BYTES, TIMING_FORMAT, Block, blocks_in, format_of
 
@@ -79,7 +80,7 @@ def timing_files(directory: SessionDirectory) -> Iterator[list[TimingFile]]:
     try:
         for path in (directory.timing, directory.timing_before):
             with suppress(OSError):
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = open_file(path)
                 state = os.fstat(fd)
                 if found.setdefault((state.st_dev, state.st_ino), fd) != fd:
                     os.close(fd)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.machine import locks
+from tmuxmcp.machine.ownfiles import open_file
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.timingcodec import FIRST_STEP, TIMING_FORMAT, TIMING_HEADER, TimingStep, encode
 from tmuxmcp.record.timingfile import TimingFile, timing_files
@@ -98,7 +99,7 @@ class TimingWriter:
     def _opened(self) -> Iterator[int]:
         """The file that is written, made if there is none; no descriptor is kept."""
         make = 0 if self._file else os.O_CREAT
-        fd = os.open(self._directory.timing, os.O_RDWR | make | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fd = open_file(self._directory.timing, os.O_RDWR | make | os.O_APPEND)
         try:
             state = os.fstat(fd)
             if self._file is None:
@@ -242,7 +243,7 @@ def _take_lock(path: Path) -> int | None:
     Whoever waits for it is told by inotify when a descriptor that may write is closed (CLOSE_WRITE): at the end of the
     one who holds it. So nobody else opens one: those who wait would ring for each other.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_file(path, os.O_RDONLY | os.O_CREAT)
     try:
         if not locks.take(fd):
             return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.cursors import opened_in
+from tmuxmcp.record.cursors import opened_in, read_in
 from tmuxmcp.record.directory import SessionDirectory
 
 MOST_BEYOND = 64
@@ -64,7 +64,7 @@ class ToldCallers:
         if told is None:
             told = ToldCommands()
             with suppress(OSError, ValueError, IndexError):
-                first, *beyond = map(int, (self._path / caller).read_text().splitlines()[0].split())
+                first, *beyond = map(int, read_in(self._path, caller).splitlines()[0].split())
                 told = ToldCommands(first, frozenset(beyond))
             self._known[caller] = told
         return told

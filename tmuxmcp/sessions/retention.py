@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.ownfiles import make_empty
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 from tmuxmcp.record.events import Events, ExitedEvent
 from tmuxmcp.record.meta import Meta
@@ -132,7 +133,7 @@ def _was_lost_just_now(kept: RetainedSession, now: float, look_only: bool) -> bo
         return False
     if not look_only:
         with suppress(OSError):
-            directory.lost.touch(mode=0o600)
+            make_empty(directory.lost)
             os.utime(directory.lost, (now, now))
     return True
 

@@ -956,7 +956,8 @@ class Session:
 
     def close(self) -> None:
         """Let go of what is open; the session lives on."""
-        self.save_checkpoint()
+        with suppress(OSError):  # somebody has put something else in the place of its files
+            self.save_checkpoint()
         self.watcher.remove(self.log.path)
         self._terminal.close()
         self._let_go()

@@ -28,7 +28,8 @@ from anyio.abc import TaskGroup
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxFailed, TmuxUnavailable
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.atomically import make_private, write_atomically
+from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import make_directory, read_text
 from tmuxmcp.tmux.control import CONTROL_SESSION, ControlClient, Reply, command, sequence
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def check_private_directory(path: Path) -> None:
         PermissionDenied: it is a link, another user's, or open to others.
     """
     try:
-        make_private(path)
+        make_directory(path, links=True)
         info = path.lstat()
         if not (stat.S_ISDIR(info.st_mode) or stat.S_ISLNK(info.st_mode)):
             raise FileExistsError
@@ -265,7 +266,7 @@ class Tmux:
             assert self._task_group, "open() comes first"
             async with self._locked():
                 await self._revive_or_start()
-                going = partial(self._locked, patience_s=1.0)
+                going = partial(self._locked, patience_s=1.0, without=OSError)
                 client = ControlClient(self._client_argv(), self.environment(), going)
                 client.clients_changed = self._clients_changed
                 await client.start(self._task_group)
@@ -356,10 +357,12 @@ class Tmux:
             yield
 
     @asynccontextmanager
-    async def _locked(self, *, shared: bool = False, patience_s: float = CONNECT_LOCK_S) -> AsyncIterator[None]:
+    async def _locked(
+        self, *, shared: bool = False, patience_s: float = CONNECT_LOCK_S, without: type[OSError] = FileNotFoundError
+    ) -> AsyncIterator[None]:
         """Agree with other brokers; when the time is up, or the state directory was removed, go on without."""
         async with AsyncExitStack() as stack:
-            with suppress(FileNotFoundError):
+            with suppress(without):
                 await stack.enter_async_context(locks.lock_within(self.lock, patience_s=patience_s, shared=shared))
             yield
 
@@ -402,7 +405,7 @@ class Tmux:
         import psutil
 
         try:
-            pid = int((self.state_dir / "tmux.pid").read_text())
+            pid = int(read_text(self.state_dir / "tmux.pid"))
             words = psutil.Process(pid).cmdline()
             if pid > 1 and (str(self.socket) in words or f"-S{self.socket}" in words):  # libtmux writes the latter
                 return pid
@@ -439,7 +442,5 @@ class Tmux:
         done = self.library(starts=True).cmd("start-server", ";", *mark, ";", "display-message", "-p", "#{pid}")
         if not done.stdout:
             raise TmuxFailed(f"The tmux server did not start: {' '.join(done.stderr) or 'no reason given'}.")
-        number = self.state_dir / "tmux.pid"
-        number.touch(mode=0o600)
-        number.write_text(done.stdout[0])
+        write_atomically(self.state_dir / "tmux.pid", done.stdout[0])
         log.info("started tmux %s on %s", self.version, self.socket)
