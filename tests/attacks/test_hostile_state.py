@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from tests.agent import Agent, an_agent, command_line, eventually
-from tests.conftest import SLOW
+from tests.conftest import SLOW, a_state_dir
 from tests.git.test_git import digest
 from tmuxmcp.record.directory import DIRECTORY_ENTRIES, SessionDirectory
 
@@ -217,3 +217,14 @@ def test_whatever_is_in_the_place_of_all_files_calls_answer_and_the_server_ends(
             for path in [agent.state_dir / each for each in IN_STATE]:
                 put_back(path, path.with_name(f"{path.name}.aside"))
         assert digest(outside) == before
+
+
+@pytest.mark.parametrize("kind", ["link to a directory", "pipe"])
+def test_a_client_that_cannot_be_told_apart_is_told_why(outside: Path, kind: str):
+    """Where the directory is in which clients have their names."""
+    before = digest(outside)
+    with a_state_dir() as state_dir:
+        KINDS[kind](state_dir / "callers", outside)
+        with Agent(state_dir, "--program", "bash") as agent:
+            assert str(state_dir / "callers") in bounded(agent, "run", command="true")
+    assert digest(outside) == before

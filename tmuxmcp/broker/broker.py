@@ -483,7 +483,8 @@ class Broker(Operations):
 
     def claim_identity(self, key: str) -> str:
         """A caller's name that its restarts share and no other live process has; see `identity`."""
-        return identity.claim(self.settings.state_dir, key)
+        with self.gate.telling_what_is_missing():
+            return identity.claim(self.settings.state_dir, key)
 
     async def answers(self, timeout_s: float) -> bool:
         """Whether tmux answers within this time."""

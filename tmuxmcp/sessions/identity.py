@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import ResourceLimit
 from tmuxmcp.machine import locks
+from tmuxmcp.machine.ownfiles import make_directory
 
 MOST_CLAIMS = 1000
 
@@ -35,7 +36,7 @@ def claim(state_dir: Path, key: str) -> str:
         The identity: `[a-z0-9-]+`, the same after a restart with the same key.
     """
     directory = state_dir / "callers"
-    directory.mkdir(mode=0o700, exist_ok=True)
+    make_directory(directory)
     _forget(directory)
     digest = hashlib.sha256(os.fsencode(key)).hexdigest()[:16]
     for number in range(MOST_CLAIMS):
