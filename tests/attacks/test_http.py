@@ -144,6 +144,9 @@ def test_what_can_be_read_in_two_ways_is_refused(service: Service):
         head(service, b"X: y\nTransfer-Encoding: chunked", length) + LIST,
         head(service, length, end=b"\n") + LIST,
         head(service, length, b" folded: 1\nX: y") + LIST,
+        head(service, length, b"X: y\r\n folded") + LIST,
+        head(service, b"X: y\r\n\tTransfer-Encoding: chunked", length) + LIST,
+        head(service, b"Content-Length:\r\n %d" % len(LIST)) + LIST,
     ):
         status, body, closed = talk(service, data)
         assert (status, closed) == (400, True), data

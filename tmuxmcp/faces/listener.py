@@ -76,6 +76,9 @@ STOP_GRACE_S = 2
 """What is then left is ended, and has so long for that since the signal."""
 
 END_OF_HEAD = re.compile(rb"\n\r?\n")
+FOLDED = re.compile(rb"\r\n[ \t]")
+"""A line that goes on with the header before it (RFC 9112, 5.2): some read it so, and some as a header of its own."""
+
 BARE_LF = re.compile(rb"(?<!\r)\n")
 
 
@@ -285,6 +288,8 @@ def _check_head(data: bytes) -> None:
         raise Unfit(f"A head may have {MAX_HEAD:,} bytes", error_status_hint=431)
     if BARE_LF.search(head):
         raise Unfit("A line of the head ends without CR")
+    if FOLDED.search(head):
+        raise Unfit("A header goes on in a second line")
 
 
 class Connection(H11Protocol):
