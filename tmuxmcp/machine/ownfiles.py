@@ -46,7 +46,7 @@ def open_file(path: str | Path, flags: int = os.O_RDONLY, *, dir_fd: int | None 
         fd = os.open(path, flags | (_AS_OURS & ~os.O_NOFOLLOW if links else _AS_OURS), 0o600, dir_fd=dir_fd)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a link, which is not followed", str(path)) from None
+            raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed", str(path)) from None
         if error.errno in (errno.ENXIO, errno.ENODEV):  # a pipe that nobody reads, a socket
             raise _no_file(path) from None
         raise
