@@ -357,6 +357,36 @@ async def test_a_raylet_that_was_stopped_and_called_dead_comes_back(alike: Clust
     await work.check(life)
 
 
+async def test_a_machine_that_is_stopped_is_given_up_and_does_nothing_later(
+    alike: Cluster, transport: RayTransport, tmp_path: Path
+) -> None:
+    await patiently(lambda: transport.call("n2", q.CreateSession(name="z"), PERSON))
+    mark, codes, took = tmp_path / "mark", [], []
+
+    async def told(request: q.Run | q.GetSession) -> None:
+        begun = time.monotonic()
+        try:
+            await transport.call("n2", request, PERSON)
+        except TmuxMcpError as error:
+            codes.append(error.code)
+        took.append(time.monotonic() - begun)
+
+    processes = [*alike.processes("n2", "raylet"), door_of(alike, "n2")]
+    for each in processes:
+        each.suspend()
+    try:
+        await told(q.Run(f"touch {mark}", "z", timeout_ms=1000))
+        await told(q.GetSession("z"))
+        await told(q.Run(f"touch {mark}", "z"))
+    finally:
+        for each in processes:
+            each.resume()
+    assert codes == ["OUTCOME_UNKNOWN", "NODE_UNREACHABLE", "NODE_UNREACHABLE"]
+    assert (took[0] < 3 + SLOW, took[1] < 1 + SLOW, took[2] < 1 + SLOW) == (True, True, True), took
+    assert (await patiently(lambda: transport.call("n2", q.Run("echo here", "z"), PERSON))).output == "here\n"
+    assert not mark.exists()
+
+
 async def test_a_label_stays_with_the_first_of_two_machines(alike: Cluster, transport: RayTransport) -> None:
     alike.start("o", node="n2")  # short: socket paths are
     await anyio.to_thread.run_sync(alike.up, "o")

@@ -18,7 +18,7 @@ from tmuxmcp.broker.restoring import Restoring
 from tmuxmcp.broker.waiting import SessionWaits
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, begin
 from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
@@ -68,6 +68,9 @@ LAUNCHER_DRAIN_S = 12
 
 HELD_OFF = (q.Run, q.Send, q.Signal, q.Resize, q.Mouse, q.EditorAction, q.PagerAction)
 """Requests that nobody but the person may make while a person holds the session."""
+
+BEGINS_LATER = (q.Run, q.Send, q.CreateSession, q.DestroySession, q.Signal, q.Mouse, q.RunProcess)
+"""Requests that say themselves when they change something: they may wait before."""
 
 RECORDED_S = 20
 """How long `destroy_session` waits until the file of the session's recording is made."""
@@ -133,6 +136,8 @@ class Verbs:
         return result.model_copy(update={"handed_back": told}) if told else result
 
     async def _do(self, request: Request[Any], call: Call, target: Target) -> r.Result:
+        if not request.operation.read_only and not isinstance(request, BEGINS_LATER):
+            begin()
         match request:
             case q.CreateSession():
                 return await self._create_session(request, call, target.restores, target.noting)
@@ -163,6 +168,7 @@ class Verbs:
                 session = await self._targets.session(target, call)
                 await session.refresh()
                 lease.refuse(session)  # nothing is waited for from here to the signal
+                begin()
                 return _signal(request, session)
             case q.Screenshot():
                 return await self._screenshot(request, call, target)
@@ -337,6 +343,7 @@ class Verbs:
             lease.refuse(session)
         note = f"Nothing ran in it any more. {session.how_it_ended}" if session.exited else None
         signal, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
+        begin()
         gone = await self.end(session, EndCause.DESTROYED, signal, grace_ms, by=call.caller)
         return gone.model_copy(update={"note": note})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import field
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -59,6 +60,22 @@ Ask = Callable[[Question], Awaitable[bool | None]]
 
 async def nobody(question: Question) -> None:
     """There is nobody who could be asked."""
+
+
+may_begin: ContextVar[Callable[[], None] | None] = ContextVar("may_begin", default=None)
+"""What `begin` asks; None: nobody has passed the call on."""
+
+
+def begin() -> None:
+    """Called right before something is changed, again after each wait: who passed the call on may have given it up.
+
+    Nothing is waited for between this and the change.
+
+    Raises:
+        NodeUnreachable, Cancelled: the caller was told by now that nobody knows what becomes of it; so nothing does.
+    """
+    if ask := may_begin.get():
+        ask()
 
 
 def new_call_id() -> str:

@@ -53,6 +53,9 @@ GATEWAY_HEADER = "tmuxmcp-gateway"
 """What else a gateway says of its call, as JSON; and that it knows the fleet's secret. Without that proof it is only
 told how its own calls go on: it is not believed that the person calls, nobody is asked, and it gives no call its id."""
 
+NOW_HEADER = "tmuxmcp-now"
+"""The time here, for gateways: by it they say how long they wait."""
+
 CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 CALLER_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -193,6 +196,7 @@ class Service:
         except Cancelled:
             return Response(status_code=503)  # to nobody
         headers = {PROOF_HEADER: "known"} if said.proven else {}
+        headers |= {NOW_HEADER: json.dumps(self._gateway_calls.now())} if said.talk else {}
         if reply.call_ids:
             headers["tmuxmcp-call"] = ",".join(reply.call_ids)
             headers["tmuxmcp-duration-ms"] = ",".join(map(str, reply.durations_ms))
@@ -259,7 +263,9 @@ class _GatewayHeaders:
         """Raises what comes of a value that is of another kind."""
         talk = told.get("talk", {})
         if talk:
+            begin = [str(talk["begin"][0]), float(talk["begin"][1])] if talk.get("begin") else None
             talk = {"line": str(talk["line"]), "key": str(talk["key"]), "asks": talk["asks"], "tells": talk["tells"]}
+            talk |= {"begin": begin}
         if not proven:
             return cls(talk=talk)
         call_id = str(told.get("call_id", ""))

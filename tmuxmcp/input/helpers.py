@@ -16,7 +16,7 @@ import psutil
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, begin
 from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
 from tmuxmcp.input.sending import flush_input, not_typed
 from tmuxmcp.input.sequence import Text, one_newline
@@ -257,6 +257,8 @@ async def _type(
             look = await session.look()
             wait.sent_at = session.typed_at = look.size
             wait.types_after(look)
+            if step is steps[0]:
+                begin()
             if not await panes.type_input(session.tmux, pane, step.data, condition=condition, left=InputLeftover.OPEN):
                 await not_typed(session)
             session.write_input(bytes=len(step.data), keys=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tmuxmcp.contract.call import begin
 from tmuxmcp.contract.requests import Mouse
 from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
 from tmuxmcp.input.sending import flush_input, not_typed
@@ -34,6 +35,7 @@ async def act(session: Session, event: Mouse) -> CellPlace:
     place = await _text_place(session, event) if event.on_text else _cell_of(session, event)
     data = encode(event.action, *place, event.button or "")
     async with session.input_lock:
+        begin()
         # Not in another program that came in between.
         if not await panes.type_input(session.tmux, pane, data, condition="#{mouse_sgr_flag}", left=InputLeftover.OPEN):
             await not_typed(session)

@@ -12,7 +12,7 @@ import anyio
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, begin
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed, TmuxMcpError
 from tmuxmcp.input.sequence import KeySequence, Text, ends_with_newline, items_of, text_of
@@ -333,6 +333,8 @@ async def type_steps(
     with anyio.CancelScope(shield=len(steps) > 1):  # no text stays behind without its Enter
         for number, items in enumerate(steps):
             last = number == len(steps) - 1
+            if not number and not ends:
+                begin()
             try:
                 if not await panes.type_input(
                     session.tmux,

@@ -27,7 +27,7 @@ from typing import Any
 import anyio
 import psutil
 
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, begin
 from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, Unsupported
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.environment import find_cwd, find_program
@@ -189,6 +189,7 @@ async def run(
         IoError: somebody killed its supervisor.
     """
     out, err = HeadAndTail(max_output_bytes), HeadAndTail(max_output_bytes)
+    begin()
     async with supervised(program, bool(stdin), ahead) as child:
         await child.started(program)
         async with anyio.create_task_group() as tg:

@@ -91,6 +91,8 @@ class Gateway(Operations):
         self._own = Call(caller, person=True)
         self._homes: OrderedDict[str, str] = OrderedDict()
         """On which machine a caller's default session is."""
+        self._away: set[str] = set()
+        """Machines that did not answer the last time."""
         self._machines: dict[str, Machine] = {}
         self._looked_at, self._look_holds_s = -LOAD_S, LOAD_S
         self._looking = anyio.Lock()
@@ -248,20 +250,32 @@ class Gateway(Operations):
         return ids.with_node_ids(await self._have_done(node, request, call, ask), node, self._page_url)
 
     async def _have_done(self, node: str, request: Request[Any], call: Call, ask: Callable[[Call], Awaitable[T]]) -> T:
-        """Have a machine do it: once, if it changes something; a look again until the transport's patience is over."""
-        until = time.monotonic() + self.transport.patience_s
+        """Have a machine do it: once, if it changes something; a look again until the transport's patience is over.
+
+        There is no patience with a machine that says nothing at all, or did not answer the last time either.
+        """
+        late = False
+        until = time.monotonic() + (0.0 if node in self._away else self.transport.patience_s)
         while True:
             try:
                 async with _telling(self._asking(call, node)) as heard:
-                    return await ask(heard)
+                    answer = await ask(heard)
+                    self._away.discard(node)
+                    return answer
             except LookupError:
                 if self._homes.get(call.caller) == node:
                     del self._homes[call.caller]
                 raise await self._no_such(node, request.session) from None
             except (NodeUnreachable, OutcomeUnknown) as error:
+                silent = error.details.pop("silent", False)
+                if error.details.pop("late", False) and not late:
+                    late = True  # it was not begun, as it has another clock than was known
+                    continue
+                if silent or time.monotonic() >= until or not may_repeat(request):
+                    self._away.add(node)
                 if not may_repeat(request):
                     raise _unknown(error, node, request) from None
-                if time.monotonic() >= until:
+                if node in self._away:
                     raise _unreachable(error, node) from None
             except TmuxMcpError as error:
                 if isinstance(error, MaxSessions) and not request.session:
@@ -336,9 +350,10 @@ class Gateway(Operations):
         Raises:
             InvalidArgument: there is no such machine.
             NodeLost: it was given up.
+            NodeUnreachable: it was asked just now, and does not answer.
             FleetFull: it is drained, or has other labels.
         """
-        node = check_node(placement.node)
+        node, begun = check_node(placement.node), time.monotonic()
         machine = next((each for each in await self._machines_lately() if each.name == node), None)
         if machine is None:
             error = await self._no_such(node, "")
@@ -346,6 +361,8 @@ class Gateway(Operations):
         if not placing.fitting([machine], placement.labels):
             why = "is drained" if machine.drained else "has other labels"
             raise FleetFull(f"{node} {why}.", hint="Leave placement.node out, or name another.", node=node)
+        if not machine.alive and self._looked_at >= begun:
+            raise _unreachable(NodeUnreachable(f"{node} does not answer: {_described(machine)}."), node)
 
     async def _made_before(self, request: q.CreateSession, call: Call) -> str:
         """The machine that has the session which an earlier call of this id made; empty: none has.

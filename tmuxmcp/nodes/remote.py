@@ -12,10 +12,9 @@ import base64
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from pydantic import ValidationError
 from tmuxmcp import __version__
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, no_progress, nobody
 from tmuxmcp.contract.cast import ASCIICAST_METHOD, Cast
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
@@ -39,19 +38,21 @@ from tmuxmcp.errors import (
     PermissionDenied,
     SessionNotFound,
     TmuxMcpError,
+    Unsupported,
 )
 from tmuxmcp.nodes import secret as fleet_secret
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry
 from tmuxmcp.nodes.gatewaycalls import NEWS_HELD_S
-from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCalls
+from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCall, RemoteCalls
+from tmuxmcp.nodes.repeating import own_time_s
 from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 
-BROKER_BACK_S = 5.0
+BROKER_BACK_S = 1.8
 """A broker that is started again is back in a second or two."""
 
-HTTP_CONNECT_S = 3.0
-"""Longest time until there is a connection."""
+HTTP_CONNECT_S = 1.7
+"""Longest time until there is a connection: less than who calls waits for a machine that says nothing."""
 
 KEPT_S = 15.0
 """So long a connection is kept that nothing uses: a broker ends it after 30 s, and no call must meet that moment."""
@@ -60,7 +61,7 @@ ASK_S = 4.0
 """Longest time in which a machine has to say how it is."""
 
 GRACE_S = 30.0
-"""So much longer than a call may wait its answer may take: a machine makes one session after the other."""
+"""So much longer than a call may wait its answer may take, while its machine says that it is there."""
 
 LONG_S = 600.0
 """Longest time for what makes films of long logs."""
@@ -82,6 +83,8 @@ MOST_REFUSAL = 1 << 16
 
 LOOK_BYTES = 1 << 20
 """Bytes that one look gives."""
+
+NO_ANSWER = "no answer in time"
 
 LONG_OPERATIONS = frozenset({"export_recording", "stop_recording"})
 """Operations whose work may take long, beside what they wait."""
@@ -192,7 +195,8 @@ class HttpTransport:
         return replace(machine, alive=False, note=f"it did not answer within {ASK_S:g} s")
 
     async def _health(self, broker: _RemoteBroker) -> r.HealthResult:
-        health = await self._send(broker, q.Health(), Call("fleet", person=True), ASK_S)
+        await self._reach(broker)
+        health = await self._send(broker, q.Health(), Call("fleet", person=True))
         broker.machine_id, broker.known = health.machine_id or "", True
         broker.max_wait_ms = health.limits.get("max_wait_ms", MAX_WAIT_MS)
         return health
@@ -216,9 +220,14 @@ class HttpTransport:
         if broker is None or broker.entry != entry:
             self._left += [broker] if broker else []
             client = self._client(entry)
-            hearing = RemoteCalls(partial(_say, client))
+
+            async def exchange(what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+                return await _say(client, what, asked, _connecting(hearing))
+
+            hearing = RemoteCalls(exchange)
             self._brokers[entry.name] = broker = _RemoteBroker(entry, client, hearing)
             self._tasks.start_soon(hearing.run)
+            self._tasks.start_soon(hearing.watch)
         return broker
 
     def _client(self, entry: MachineEntry) -> httpx2.AsyncClient:
@@ -252,7 +261,7 @@ class HttpTransport:
     async def call(self, node: str, request: Request[R], call: Call) -> R:
         """One JSON-RPC call."""
         broker = await self._broker_of(node)
-        return await self._send(broker, request, call, _bound_s(request, broker.max_wait_ms))
+        return await self._send(broker, request, call)
 
     async def _broker_of(self, node: str) -> _RemoteBroker:
         """What speaks to a machine.
@@ -264,6 +273,7 @@ class HttpTransport:
         if entry is None or self._given_up(node):
             raise LookupError(node)
         broker = self._broker(entry)
+        await self._reach(broker)
         if not broker.known:
             with anyio.move_on_after(ASK_S), suppress(TmuxMcpError):
                 await self._health(broker)
@@ -271,24 +281,47 @@ class HttpTransport:
                 raise LookupError(node)
         return broker
 
-    async def _send(self, broker: _RemoteBroker, request: Request[R], call: Call, bound_s: float) -> R:
-        node = broker.entry.name
+    async def _reach(self, broker: _RemoteBroker) -> None:
+        """
+        Raises:
+            NodeUnreachable: it does not say that it is there, and nothing was sent.
+        """
+        try:
+            await broker.hearing.reach()
+        except NodeUnreachable as error:
+            broker.known = False
+            details = {"url": broker.entry.url, **error.details}
+            raise NodeUnreachable(f"{broker.entry.name} does not answer: {error.message}.", **details) from None
+
+    async def _send(self, broker: _RemoteBroker, request: Request[R], call: Call) -> R:
+        own_s = own_time_s(request, broker.max_wait_ms)
+        bound_s = own_s + (LONG_S if request.operation.name in LONG_OPERATIONS else GRACE_S)
+        node, changes = broker.entry.name, not request.operation.read_only
+        try:
+            async with broker.hearing.of(call, own_s, bound_s, changes=changes) as heard:
+                try:
+                    return await self._sent(broker, request, call, heard)
+                except OutcomeUnknown as error:
+                    raise await broker.hearing.given_up(heard, error) from None
+        except EndedForQuestion:
+            text = f"The way to {node} broke: it asks a question that nobody has heard."
+            raise OutcomeUnknown(text, url=broker.entry.url) from None
+
+    async def _sent(self, broker: _RemoteBroker, request: Request[R], call: Call, heard: RemoteCall) -> R:
         sent = wire.request_sent(request)
         body = {"jsonrpc": "2.0", "id": 1, "method": sent["operation"], "params": sent["arguments"]}
         with _broken(broker):
-            try:
-                async with broker.hearing.of(call, bound_s) as heard:
-                    with heard.bound:
-                        asked = _post(broker.client, "/rpc", body, self._headers(call, heard.sent))
-                        headers: dict[str, str] = {}
-                        status, answer = await _exchange(broker.client, asked, headers)
-                        broker.believes = "tmuxmcp-fleet" in headers
-                        if isinstance(answer, dict) and answer.get("again") is True:
-                            raise EndedForQuestion
-                        return _received(node, request, status, answer)
-            except EndedForQuestion:
-                raise ValueError("it asks a question that nobody has heard") from None
-            raise ValueError("no answer in time")
+            with heard.bound:
+                asked = _post(broker.client, "/rpc", body, self._headers(call, heard.sent))
+                asked.extensions["trace"] = _connecting(broker.hearing)
+                headers: dict[str, str] = {}
+                status, answer = await _exchange(broker.client, asked, headers)
+                broker.hearing.hear(json.loads(headers.get("tmuxmcp-now", "null")))
+                broker.believes = "tmuxmcp-fleet" in headers
+                if isinstance(answer, dict) and answer.get("again") is True:
+                    raise EndedForQuestion
+                return _received(broker.entry.name, request, status, answer)
+            raise ValueError(NO_ANSWER)
 
     def _headers(self, call: Call, heard: Mapping[str, Any] | None) -> dict[str, str]:
         """Who calls; what only who knows the fleet's secret may say, is said only by them."""
@@ -304,10 +337,13 @@ class HttpTransport:
         broker = await self._broker_of(node)
         params = {"session_id": session_id, "most_bytes": most_bytes}
         body = {"jsonrpc": "2.0", "id": 1, "method": ASCIICAST_METHOD, "params": params}
-        with _broken(broker):
-            asked = _post(broker.client, "/rpc", body, self._headers(call, None), LONG_S)
-            answer = _result(node, *await _exchange(broker.client, asked))
-        return Cast.received(answer["result"])
+        async with broker.hearing.of(replace(call, ask=nobody, progress=no_progress), bound_s=LONG_S) as heard:
+            with _broken(broker):
+                with heard.bound:
+                    asked = _post(broker.client, "/rpc", body, self._headers(call, None))
+                    answer = _result(node, *await _exchange(broker.client, asked))
+                    return Cast.received(answer["result"])
+                raise ValueError(NO_ANSWER)
 
     # ---- what a person asks ---------------------------------------------------------------------
 
@@ -424,7 +460,7 @@ def _broken(broker: _RemoteBroker) -> Iterator[None]:
     try:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
-        broker.known = False
+        broker.known, broker.hearing.silent = False, True
         raise NodeUnreachable(f"{node} does not answer: {_why(error)}.", url=url) from None
     except (httpx2.HTTPError, ValueError) as error:
         broker.known = False
@@ -465,19 +501,40 @@ def _post(
     return client.build_request("POST", path, content=json.dumps(body).encode(), headers=headers, timeout=timeout)
 
 
-async def _say(client: httpx2.AsyncClient, what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _say(
+    client: httpx2.AsyncClient, what: str, asked: Mapping[str, Any], trace: Callable[[str, Any], Awaitable[None]]
+) -> Mapping[str, Any]:
     """One exchange about calls that go on.
 
     Raises:
-        NodeUnreachable: there is no answer, or none that is understood.
+        NodeUnreachable: there is no answer.
+        Unsupported: it is none that is understood.
     """
+    asks = _post(client, f"/fleet/{what}", asked, {}, NEWS_HELD_S + ASK_S)
+    asks.extensions["trace"] = trace
     try:
-        status, answer = await _exchange(client, _post(client, f"/fleet/{what}", asked, {}, NEWS_HELD_S + ASK_S))
-    except (httpx2.HTTPError, ValueError) as error:
+        status, answer = await _exchange(client, asks)
+    except httpx2.HTTPError as error:
         raise NodeUnreachable(_why(error)) from None
+    except ValueError as error:
+        raise Unsupported(str(error)) from None
     if status != 200 or not isinstance(answer, dict):
-        raise NodeUnreachable(f"It answers {status}.")
+        raise Unsupported(f"It answers {status}.")
     return answer
+
+
+def _connecting(hearing: RemoteCalls) -> Callable[[str, Any], Awaitable[None]]:
+    """Has a way's hearing know how long it takes until there is a connection."""
+    begun = 0.0
+
+    async def trace(event: str, info: Any) -> None:
+        nonlocal begun
+        if event == "connection.connect_tcp.started":
+            begun = time.monotonic()
+        elif event == "connection.connect_tcp.complete":
+            hearing.connected(time.monotonic() - begun)
+
+    return trace
 
 
 async def _exchange(
@@ -543,15 +600,6 @@ def _why(error: Exception) -> str:
     said = str(error).strip().rstrip(".")
     kind = {"ReadTimeout": "no answer in time", "ConnectTimeout": "no connection in time"}.get(type(error).__name__)
     return said or kind or type(error).__name__
-
-
-def _bound_s(request: Request[Any], max_wait_ms: int) -> float:
-    """How long the answer to a request may take."""
-    waits = [getattr(request, name, 0) or 0 for name in ("timeout_ms", "ready_timeout_ms", "grace_ms")]
-    waits += [(getattr(request, "timeout_s", 0) or 0) * 1000]
-    steps = len(getattr(request, "steps", ()) or ()) or 1
-    longest = LONG_S if request.operation.name in LONG_OPERATIONS else GRACE_S
-    return min(max(waits), max_wait_ms) * steps / 1000 + longest
 
 
 def _end_of(facts: r.SessionFacts) -> Change:

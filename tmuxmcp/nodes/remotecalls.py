@@ -1,6 +1,11 @@
 """What calls say before they end, at the gateway: it is heard from their machine, told to who calls, and answered.
 
 Nothing is asked for before a call has lasted for `QUIET_S`: most have ended by then. The other side is `gatewaycalls`.
+
+While calls go on their machine is asked whether it is there. What says nothing is given up soon, and is asked first the
+next time. A call that changes something is sent with the time until which it may begin there, by the machine's clock;
+each ask makes that later. Nobody is told that a call's outcome is not known before that time is over, or the machine
+has said that the call does not begin any more.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import anyio
 import anyio.abc
 
 from tmuxmcp.contract.call import Call, CallAgain, Question, no_progress, nobody
-from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +38,40 @@ MOST_PAUSE_S = 30.0
 PERSON_ANSWERS_S = 330.0
 """So much longer the answer to a call may take while a person is asked: as long as faces ask, and a little."""
 
+ASK_PAUSE_S = 1.0
+"""Time between two asks whether a machine is there, while calls go on."""
+
+ANSWER_S = 1.8
+"""So much longer than it may wait there a call may take while its machine says nothing."""
+
+SILENT_S = 10.0
+"""So long a machine may say nothing while a call may wait there for longer."""
+
+AGAIN_S = 0.8
+"""So long a machine that said nothing last time has to say that it is there, before it is sent anything."""
+
+BEGINS_S = 3.0
+"""So long after a machine was told so a call may begin."""
+
+CLOCK_KEPT_S = 60.0
+"""So long it is known what a machine's clock says; then it is asked again before a call."""
+
+DRIFT = 0.001
+"""Most seconds a second by which the clocks of two machines go apart; the kernel slews by half of that."""
+
+NOT_BEGUN = "Nothing was done: its machine says that the call had not begun, and does not begin it any more. Try again."
+
+SLOW_S = 0.25
+"""A way on which it takes longer until there is a connection is slow."""
+
+MOST_WAY_S = 5.0
+"""The slowest way that is allowed for."""
+
 Exchange = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""`await exchange(what, asked)`: `news`, `answer` or `enough` of the machine's `GatewayCalls`. Raises TmuxMcpError."""
+"""`await exchange(what, asked)`: `news`, `answer`, `enough`, `keep` or `stop` of the machine's `GatewayCalls`.
+
+Raises TmuxMcpError: Unsupported, where the machine is there and does not know of it.
+"""
 
 
 class EndedForQuestion(Exception):
@@ -66,13 +103,24 @@ class CallNews:
 class RemoteCall:
     """A call, as its machine told last."""
 
-    def __init__(self, call: Call, bound_s: float = math.inf) -> None:
+    def __init__(self, call: Call, own_s: float, bound_s: float) -> None:
         self.call = call
+        self.key = secrets.token_hex(16)
+        self.began = anyio.current_time()
+        self.own_s = own_s
+        self.changes = False
+        """It is told until when it may begin."""
+        self.epoch = ""
+        """Of the process that it was sent to."""
+        self.begins_until = -math.inf
+        """It does not begin later, whatever becomes of it."""
         self.sent: dict[str, Any] | None = None
         """What is sent with the call, so that it can be heard; None: there is nothing to be heard of it."""
         self.bound = anyio.CancelScope()
-        """Its answer is waited for inside: that ends after `bound_s`, later where a person is asked."""
+        """Its answer is waited for inside: that ends after `bound_s`, later where a person is asked, or its machine's
+        silence."""
         self.bound_s = bound_s
+        self.ends_at = self.began + bound_s
         self.news = CallNews(None, 0, None)
         self.changed = anyio.Event()
         self.number = 0
@@ -80,9 +128,22 @@ class RemoteCall:
         self.asking: anyio.CancelScope | None = None
         self.again: CallAgain | None = None
 
-    def wait_on(self, longer_s: float) -> None:
-        """From now on the answer may take so much longer than usual."""
-        self.bound.deadline = anyio.current_time() + self.bound_s + longer_s
+    def wait_on(self, heard_at: float, way_s: float) -> None:
+        """Set the time until which its answer is waited for.
+
+        Args:
+            heard_at: when its machine last said anything.
+            way_s: how long an answer of its machine is under way.
+        """
+        heard_at = max(self.began, heard_at)
+        silent = heard_at + SILENT_S + 2 * way_s
+        most = min(max(self.began + self.own_s, heard_at) + ANSWER_S + 2 * way_s, silent)
+        self.bound.deadline = max(min(most, self.ends_at), self.begins_until)
+
+    def begin_until(self, now: float, heard_at: float, way_s: float) -> None:
+        """Have it begin later, if need be: until its answer is no longer waited for."""
+        last = max(self.began + self.own_s, heard_at) + ANSWER_S + way_s
+        self.begins_until = max(self.begins_until, min(last, now + BEGINS_S + 2 * way_s))
 
     def hear(self, news: CallNews) -> None:
         """Take note of what is new."""
@@ -91,16 +152,129 @@ class RemoteCall:
 
 
 class RemoteCalls:
-    """Hears the calls of one machine."""
+    """Hears the calls of one machine, and whether it is there."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._line = secrets.token_hex(16)
         self._calls: dict[str, RemoteCall] = {}
-        """Those that go on: news of a new one can come while others are heard."""
+        """Those that say something: news of a new one can come while others are heard."""
         self._lasting: set[str] = set()
         """Those of them whose machine is asked."""
         self._wanted = anyio.Event()
+        self._going_on: dict[str, RemoteCall] = {}
+        """All that are waited for."""
+        self._begun = anyio.Event()
+        self.silent = False
+        """It said nothing when it was last to say something."""
+        self._heard_at = -math.inf
+        self._way_s = 0.0
+        self._asks: set[anyio.CancelScope] = set()
+        self._epoch, self._their_clock, self._clock_at = "", 0.0, -math.inf
+
+    # ---- whether it is there -------------------------------------------------------------------
+
+    def hear(self, now: Any = None) -> None:
+        """Take note that the machine has said something.
+
+        Args:
+            now: its epoch, and what its clock said; None: it did not say.
+        """
+        self.silent, self._heard_at = False, anyio.current_time()
+        if now:
+            self._epoch, self._their_clock, self._clock_at = str(now[0]), float(now[1]), self._heard_at
+        for each in self._going_on.values():
+            each.wait_on(self._heard_at, self._way_s)
+
+    def takes(self, way_s: float) -> None:
+        """Take note how long something is under way to the machine and back."""
+        self._way_s = min(max(way_s, 0.8 * self._way_s), MOST_WAY_S)
+
+    def _there(self, at: float) -> float:
+        """What its clock says then, at least: it had said the last when we heard that."""
+        return self._their_clock + (at - self._clock_at) * (1 - DRIFT) - DRIFT
+
+    async def reach(self) -> None:
+        """Have the machine say that it is there, where that is in doubt, or its clock is not known.
+
+        Raises:
+            NodeUnreachable: it does not; nothing was sent.
+        """
+        if not self.silent and anyio.current_time() - self._clock_at < CLOCK_KEPT_S:
+            return
+        if why := await self._ask(AGAIN_S if self.silent else ANSWER_S):
+            raise why
+
+    async def _ask(self, within_s: float) -> NodeUnreachable | None:
+        """Ask the machine whether it is there, and have the calls that go on begin later, if it was the last time.
+
+        Returns:
+            Why it is not.
+        """
+        begun, way_s = anyio.current_time(), self._way_s
+        until: dict[str, float] = {}
+        why = NodeUnreachable("it says nothing", silent=True)
+        for key, each in self._going_on.items():
+            if each.changes and not self.silent:
+                each.begin_until(begun, self._heard_at, way_s)
+                each.wait_on(self._heard_at, way_s)
+                until[key] = self._there(each.begins_until)
+        with anyio.CancelScope(deadline=begun + within_s + 2 * way_s) as patience:
+            self._asks.add(patience)
+            try:
+                told = await self._exchange("keep", {"line": self._line, "epoch": self._epoch, "until": until})
+                self.takes(anyio.current_time() - begun)
+                self.hear(told["now"])
+                return None
+            except Unsupported:
+                self.hear()
+                self._clock_at, self._epoch = self._heard_at, ""
+                return None
+            except (TmuxMcpError, LookupError, TypeError, ValueError) as error:
+                why = NodeUnreachable(error.message if isinstance(error, TmuxMcpError) else str(error))
+            finally:
+                self._asks.discard(patience)
+        log.debug("the machine of %s is not there: %s", self._line, why.message)
+        self.silent = True
+        return why
+
+    def connected(self, took_s: float) -> None:
+        """Take note that there is a connection: what takes long for that takes as long again for an answer."""
+        if took_s > SLOW_S:
+            self.takes(took_s)
+            for each in self._asks:
+                each.deadline = max(each.deadline, anyio.current_time() + ANSWER_S + 2 * took_s)
+
+    async def watch(self) -> None:
+        """Ask the machine whether it is there while there are calls, until cancelled."""
+        while True:
+            while not self._going_on:
+                self._begun = anyio.Event()
+                await self._begun.wait()
+                await anyio.sleep(QUIET_S)
+            if self._going_on:
+                await anyio.sleep(PAUSE_S if await self._ask(BEGINS_S) else ASK_PAUSE_S)
+
+    async def given_up(self, heard: RemoteCall, broke: OutcomeUnknown) -> TmuxMcpError:
+        """What is to be told of a call whose way broke, once it is sure that it does not begin any more."""
+        if heard.bound.cancelled_caught and anyio.current_time() < heard.ends_at:
+            self.silent = True
+            if not heard.changes:
+                broke.details["silent"] = True
+        heard.changes = False  # it is waited for no longer
+        while anyio.current_time() < heard.begins_until:
+            with anyio.CancelScope(deadline=heard.begins_until):
+                try:
+                    told = await self._exchange("stop", {"line": self._line, "key": heard.key})
+                    self.hear(told["now"])
+                    if told["now"][0] == heard.epoch:
+                        return NodeUnreachable(broke.message, hint=NOT_BEGUN) if told["begun"] is False else broke
+                except (TmuxMcpError, LookupError, TypeError, ValueError) as error:
+                    log.debug("%s cannot be told to stop: %s", self._line, error)
+                await anyio.sleep(PAUSE_S)
+        return broke
+
+    # ---- what calls say ------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Ask the machine for news while there are calls, until cancelled."""
@@ -113,6 +287,7 @@ class RemoteCalls:
                 told = await self._exchange("news", {"line": self._line, "epoch": epoch, "after": after})
                 news = {key: CallNews.of(each) for key, each in told["news"].items()}
                 epoch, after, pause = str(told["epoch"]), int(told["number"]), PAUSE_S
+                self.hear()
             except (TmuxMcpError, LookupError, TypeError, ValueError, AttributeError) as error:
                 log.debug("no news of the calls of %s: %s", self._line, error)
                 pause = min(pause * 2, MOST_PAUSE_S)
@@ -123,32 +298,52 @@ class RemoteCalls:
             await anyio.sleep(pause)
 
     @asynccontextmanager
-    async def of(self, call: Call, bound_s: float = math.inf) -> AsyncIterator[RemoteCall]:
-        """Tell and ask who calls while this is open.
+    async def of(
+        self, call: Call, own_s: float = 0.0, bound_s: float = math.inf, *, changes: bool = False
+    ) -> AsyncIterator[RemoteCall]:
+        """Tell and ask who calls while this is open; the answer is waited for in the scope `bound`.
 
         Args:
+            own_s: so long it may wait at its machine.
             bound_s: so long the answer may take if nobody is asked.
+            changes: it is not to begin when nobody waits for it any more.
 
         Raises:
             CallAgain: what asking who calls came to, in place of an `EndedForQuestion`.
         """
-        heard = RemoteCall(call, bound_s)
-        heard.wait_on(0.0)
+        heard = RemoteCall(call, own_s, bound_s)
         asks, tells = call.ask is not nobody, call.progress is not no_progress
-        if not asks and not tells and call.enough is None:
-            yield heard
-            return
-        key = secrets.token_hex(16)
-        heard.sent = {"line": self._line, "key": key, "asks": asks, "tells": tells}
-        failed: Exception | None = None
+        if changes and self._epoch:
+            heard.changes, heard.epoch = True, self._epoch
+            heard.begin_until(heard.began, -math.inf, self._way_s)
+        if asks or tells or call.enough or heard.changes:
+            heard.sent = {"line": self._line, "key": heard.key, "asks": asks, "tells": tells}
+        if heard.changes:
+            assert heard.sent
+            heard.sent["begin"] = [self._epoch, self._there(heard.begins_until)]
+        heard.wait_on(heard.began, self._way_s)
+        self._going_on[heard.key] = heard
+        self._begun.set()
+        try:
+            if asks or tells or call.enough:
+                async with self._listening(heard, hears=asks or tells):
+                    yield heard
+            else:
+                yield heard
+        finally:
+            del self._going_on[heard.key]
+
+    @asynccontextmanager
+    async def _listening(self, heard: RemoteCall, *, hears: bool) -> AsyncIterator[None]:
+        key, failed = heard.key, None
         async with anyio.create_task_group() as tasks:
-            if asks or tells:
+            if hears:
                 self._calls[key] = heard  # before its machine has it
                 tasks.start_soon(self._hear, key, heard)
-            if call.enough:
-                tasks.start_soon(self._end, key, call.enough)
+            if heard.call.enough:
+                tasks.start_soon(self._end, key, heard.call.enough)
             try:
-                yield heard
+                yield
             except Exception as error:  # not through the task group, which would wrap it
                 failed = error
             tasks.cancel_scope.cancel()
@@ -179,7 +374,8 @@ class RemoteCalls:
             if heard.asking:
                 heard.asking.cancel()
             heard.number, heard.asking = news.number, None
-            heard.wait_on(PERSON_ANSWERS_S if news.question else 0.0)
+            heard.ends_at = anyio.current_time() + heard.bound_s + (PERSON_ANSWERS_S if news.question else 0.0)
+            heard.wait_on(self._heard_at, self._way_s)
             if news.question:
                 heard.asking = anyio.CancelScope()
                 tasks.start_soon(self._put_question, key, heard, news.number, news.question, heard.asking)

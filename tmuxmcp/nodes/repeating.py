@@ -1,4 +1,4 @@
-"""Which calls may be made again when the way broke under them. Pure."""
+"""Which calls may be made again when the way broke under them, and how long they wait at their machine. Pure."""
 
 from __future__ import annotations
 
@@ -29,3 +29,14 @@ def _moves_nothing(request: q.Read) -> bool:
     return past or (
         request.since is not None and not {"command", "changed", "pattern"} & {*conditions(request.wait_for)}
     )
+
+
+def own_time_s(request: Request[Any], max_wait_ms: int) -> float:
+    """How long a call may wait at its machine, as it asks for.
+
+    Args:
+        max_wait_ms: as long the machine waits at most.
+    """
+    waits = [getattr(request, name, 0) or 0 for name in ("timeout_ms", "ready_timeout_ms", "grace_ms")]
+    waits += [(getattr(request, "timeout_s", 0) or 0) * 1000]
+    return min(max(waits), max_wait_ms) * (len(getattr(request, "steps", ()) or ()) or 1) / 1000

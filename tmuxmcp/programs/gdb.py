@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, begin
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import (
@@ -180,6 +180,7 @@ class Debugger:
             if command:
                 await self.session.refresh()
                 lease.refuse(self.session)  # nothing is waited for from here to the first byte
+                begin()
             with anyio.move_on_after(timeout_s):
                 if command:
                     await self._write(mi.line_of(token + 1, command))

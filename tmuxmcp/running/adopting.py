@@ -50,6 +50,7 @@ from dataclasses import replace
 
 import anyio
 
+from tmuxmcp.contract.call import begin
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import AdoptionFailed, SessionBusy, SessionTaken, TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
@@ -167,6 +168,7 @@ async def adopt(session: Session, look: Look, condition: str = "") -> None:
             now = await session.scan()
             if now.adopting or now.level.nonce != look.level.nonce or now.size != look.size:
                 raise _busy(session)
+            begin()
             with anyio.CancelScope(shield=True):
                 await _adopt(session, pane, look, condition)
         finally:

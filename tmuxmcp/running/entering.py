@@ -10,7 +10,8 @@ import time
 
 import anyio
 
-from tmuxmcp.errors import IoError, NotAShell, SessionBusy, SessionTaken, TmuxFailed
+from tmuxmcp.contract.call import begin
+from tmuxmcp.errors import Cancelled, IoError, NodeUnreachable, NotAShell, SessionBusy, SessionTaken, TmuxFailed
 from tmuxmcp.launch import shells
 from tmuxmcp.launch.shells import adoption
 from tmuxmcp.readiness.settling import UNMARKED_S
@@ -143,7 +144,7 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: Ide
     try:
         stamp = await _noted(session, job, noting)
         done = await press_key(session, pane, job, shells.file_keys(job.name, done_half(job.proof or "")), stamp=stamp)
-    except (SessionTaken, IoError):
+    except (SessionTaken, IoError, NodeUnreachable, Cancelled):
         job.given.take_back()
         raise
     except TmuxFailed:
@@ -230,6 +231,7 @@ async def press_key(
     if job.as_known:
         still = f"#{{&&:{still},{panes.as_known(pane)}}}"
     program, condition = _program(session, job), f"#{{&&:{still},{free}}}"
+    begin()
     if await panes.type_input(session.tmux, pane, b"", before=steps, condition=condition, program=program, stamp=stamp):
         return True
     if job.as_known:
@@ -240,6 +242,7 @@ async def press_key(
     # Whoever claimed it is gone, and the shell did not heed the key: of all that find this, one takes its place.
     same = f"#{{==:{panes.remembered(pane, 'claim')},{held}}}"
     condition = f"#{{&&:{still},{same}}}"
+    begin()
     return await panes.type_input(
         session.tmux, pane, b"", before=steps, condition=condition, program=program, stamp=stamp
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from tmuxmcp.contract.call import begin
 from tmuxmcp.contract.limits import WRAPPER_LEVELS, Limits, SandboxLevel
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import BrokerSettings
@@ -434,6 +435,7 @@ class Creation:
             history_limit=max(meta.scrollback_lines, 1),
         )
         tmux = self.registry.tmux
+        begin()
         pane = await (spare.take(tmux, new) if spare else panes.new_session(tmux, new))
         session = Session.open(tmux, self.registry.watcher, directory, meta, pane, made=True)
         self.registry.put(session)

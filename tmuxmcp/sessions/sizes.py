@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import anyio
 
+from tmuxmcp.contract.call import begin
 from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, pack
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
@@ -31,6 +32,7 @@ async def resize(session: Session, pane: Pane, cols: int, rows: int) -> bool:
     if unnoticed := session.resized_unnoticed:
         session.events.append(unnoticed)
     before, size = await _at_rest(session, pane)
+    begin()
     looks = await panes.resize_window(session.tmux, pane, cols, rows, SCREEN_STATE_FORMAT)
     if looks is None:
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from tmuxmcp.contract.call import begin
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import InputLeftover, Pane, Stamp
@@ -47,6 +48,8 @@ async def type_secret(
     # What tmux does it would note, if somebody had set that: so before, as the next command holds the line.
     await tmux.checked(command("set-option", "-s", "message-limit", "0"))
     after = [*panes.raw_pieces(pane, bytes(value)), panes.keys(pane, ["Enter"])]
+    if not ends:
+        begin()
     return await panes.type_input(
         tmux, pane, b"", after=after, condition=condition, left=InputLeftover.LINE, ends=ends, stamp=stamp
     )

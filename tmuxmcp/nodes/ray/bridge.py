@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 
 from tmuxmcp.machine.serving import end_with_broker
 from tmuxmcp.nodes.ray import DOOR_PREFIX, NAMESPACE, doors, kv
@@ -39,9 +39,9 @@ DOOR_FIRST_S = 5.0
 class NoDoorAnswer(Exception):
     """Why a call has no answer."""
 
-    def __init__(self, said: str, *, sent: bool) -> None:
+    def __init__(self, said: str, *, sent: bool, silent: bool = False) -> None:
         super().__init__(said)
-        self.sent = sent
+        self.sent, self.silent = sent, silent
 
 
 class DoorConnection:
@@ -78,11 +78,11 @@ class DoorConnection:
         except asyncio.CancelledError:
             ray.cancel(ref)  # who gives up an await alone leaves the call running there
             if mine in self._given_up:
-                raise NoDoorAnswer(f"{self.node} did not answer for {DOOR_SILENT_S:g} s", sent=True) from None
+                raise NoDoorAnswer(f"it says nothing for {DOOR_SILENT_S:g} s", sent=True, silent=True) from None
             raise
         except RayError as error:
             self._trusted, self._door = False, None
-            raise NoDoorAnswer(_first_line(error), sent=True) from None
+            raise NoDoorAnswer(_said_by_ray(error), sent=True) from None
         finally:
             self._calls.discard(mine)
             self._given_up.discard(mine)
@@ -108,15 +108,15 @@ class DoorConnection:
                 self._door = await asyncio.to_thread(ray.get_actor, DOOR_PREFIX + self.node, NAMESPACE)
             ref = self._send("here", b"")
         except (ValueError, RayError) as error:
-            raise NoDoorAnswer(_first_line(error), sent=False) from None
+            raise NoDoorAnswer(_said_by_ray(error), sent=False) from None
         try:
             await asyncio.wait_for(ref, DOOR_FIRST_S)
         except TimeoutError:
             ray.cancel(ref)
-            raise NoDoorAnswer(f"{self.node} did not answer within {DOOR_FIRST_S:g} s", sent=False) from None
+            raise NoDoorAnswer(f"it says nothing for {DOOR_FIRST_S:g} s", sent=False, silent=True) from None
         except RayError as error:
             self._door = None
-            raise NoDoorAnswer(_first_line(error), sent=False) from None
+            raise NoDoorAnswer(_said_by_ray(error), sent=False) from None
         self._trusted, self._heard_at = True, time.monotonic()
 
     async def _check(self) -> None:
@@ -163,11 +163,11 @@ class BridgeServer:
         try:
             answer = await self._do(head, body)
         except NoDoorAnswer as gone:
-            told |= {"fault": str(gone), "sent": gone.sent}
+            told |= {"fault": str(gone), "sent": gone.sent, "silent": gone.silent}
         except asyncio.CancelledError:
             told |= {"fault": "cancelled", "sent": True}
         except Exception as error:
-            told |= {"fault": f"{type(error).__name__}: {_first_line(error)}", "sent": True}
+            told |= {"fault": _said_by_ray(error), "sent": True}
         finally:
             del self._tasks[head["id"]]
         self.tell(told, answer)
@@ -193,8 +193,17 @@ class BridgeServer:
             rest = rest[os.write(self._out, rest) :]
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:500]
+def _said_by_ray(error: BaseException) -> str:
+    """What Ray means, in our words: its own are for who knows Ray, and are in the log."""
+    print(f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')[:500]}", file=sys.stderr)
+    match error:
+        case ValueError():
+            return "the machine has none at this moment (`tmuxmcp fleet status` tells more)"
+        case ActorUnavailableError():
+            return "its process is gone, or being started again"
+        case ActorDiedError():
+            return "its process has ended"
+    return f"Ray tells of a fault ({type(error).__name__})"
 
 
 async def _serve(out: int) -> None:

@@ -158,7 +158,7 @@ class Door:
             answer = {"again": True}
         except Exception as error:
             answer = wire.answer_sent(shortage(error) or self._defect())
-        return json.dumps(answer).encode()
+        return json.dumps({**answer, "now": self._gateway_calls.now()}).encode()
 
     def _admit(self, asked: Mapping[str, Any], secret: str, any_version: bool) -> None:
         """

@@ -20,13 +20,14 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.cast import Cast
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
-from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError
+from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
 from tmuxmcp.machine import ourselves
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.ray import NODE_LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import BridgeChild, WatcherChild
 from tmuxmcp.nodes.ray.door import change_received
-from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCalls
+from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCall, RemoteCalls
+from tmuxmcp.nodes.repeating import own_time_s
 from tmuxmcp.nodes.secret import environment
 from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 
@@ -44,6 +45,11 @@ HELLO_COST_S = 0.01
 
 DOOR_RETRY_S = 0.2
 
+MOST_WAIT_MS = 3_600_000
+"""As long a machine waits at most, whatever it is set to."""
+
+NOTHING_DONE = "Nothing was done. Try again later."
+
 OWN_LABELS = (NODE_LABEL, "ray.io/node-id")
 """Labels that say nothing to anybody: the name once more, and Ray's own id, another one after each start."""
 
@@ -57,6 +63,8 @@ class RayTransport:
         self._tasks = tasks
         self._hellos: dict[str, tuple[float, dict[str, Any]]] = {}
         self._hearings: dict[str, RemoteCalls] = {}
+        self._broke_at: dict[str, float] = {}
+        """When Ray last told that a call cannot come to a door."""
 
     @classmethod
     @asynccontextmanager
@@ -137,26 +145,72 @@ class RayTransport:
 
     async def call(self, node: str, request: Request[R], call: Call) -> R:
         """One call of a door."""
-        await self._check(node)
-        asked = {"request": wire.request_sent(request), "call": wire.call_sent(call)}
+        hearing = await self._reached(node)
+        own_s, changes = own_time_s(request, MOST_WAIT_MS), not request.operation.read_only
         try:
-            async with self._hearing(node).of(call) as heard:
-                answer = await self._call_door(node, "call", asked | ({"talk": heard.sent} if heard.sent else {}))
+            async with hearing.of(call, own_s, changes=changes) as heard:
+                try:
+                    answer = await self._sent(node, request, call, heard)
+                except OutcomeUnknown as error:
+                    raise await self._given_up(node, heard, error) from None
                 if "again" in answer:
                     raise EndedForQuestion
                 return wire.answer_received(request, answer)
         except EndedForQuestion:
             raise OutcomeUnknown(f"{node} asks a question that nobody has heard.", node=node) from None
 
+    async def _sent(self, node: str, request: Request[R], call: Call, heard: RemoteCall) -> dict[str, Any]:
+        asked = {"request": wire.request_sent(request), "call": wire.call_sent(call)}
+        with heard.bound:
+            answer = await self._call_door(node, "call", asked | ({"talk": heard.sent} if heard.sent else {}))
+            self._hearing(node).hear(answer.get("now"))
+            return answer
+        raise OutcomeUnknown(f"The door of {node} has not answered in time.", node=node)
+
+    async def _given_up(self, node: str, heard: RemoteCall, broke: OutcomeUnknown) -> TmuxMcpError:
+        error = await self._hearing(node).given_up(heard, broke)
+        if self._comes_back(node):
+            error.details.pop("silent", None)
+        return error
+
+    async def _reached(self, node: str) -> RemoteCalls:
+        """What hears the calls at a door that says that it is there.
+
+        Raises:
+            LookupError: no machine has this name.
+            NodeUnreachable: it does not, and nothing was sent.
+        """
+        facts = await self._check(node)
+        hearing = self._hearing(node)
+        try:
+            await hearing.reach()
+        except NodeUnreachable as error:
+            silent = {"silent": True} if not self._comes_back(node) else {}
+            why = f"The door of {node} does not answer: {error.message}."
+            if not facts["alive"]:
+                why = f"{node} is not in the Ray cluster at this moment."
+            raise NodeUnreachable(why, hint=NOTHING_DONE, node=node, **silent) from None
+        return hearing
+
+    def _comes_back(self, node: str) -> bool:
+        """Whether Ray has told that a door is gone, and is about to have it back."""
+        told = self._watcher.told or {"machines": {}}
+        lately = time.monotonic() - self._broke_at.get(node, -DOOR_BACK_S) < DOOR_BACK_S
+        return bool(lately and told["machines"].get(node, {}).get("alive"))
+
     def _hearing(self, node: str) -> RemoteCalls:
         """What hears the calls at a door."""
         if node not in self._hearings:
 
             async def exchange(what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-                return _received(await self._call_door(node, "talk", {"what": what, "asked": asked}))
+                answer = await self._call_door(node, "talk", {"what": what, "asked": asked})
+                if "error" in answer:  # the call itself is told the same
+                    raise Unsupported(str(answer["error"].get("message")))
+                return answer
 
             self._hearings[node] = RemoteCalls(exchange)
             self._tasks.start_soon(self._hearings[node].run)
+            self._tasks.start_soon(self._hearings[node].watch)
         return self._hearings[node]
 
     async def follow(self, node: str, session_id: str, since: int, call: Call) -> AsyncIterator[Change]:
@@ -187,7 +241,7 @@ class RayTransport:
 
     async def asciicast(self, node: str, session_id: str, most_bytes: int, call: Call) -> Cast:
         """One call of a door."""
-        await self._check(node)
+        await self._reached(node)
         asked = {"session_id": session_id, "most_bytes": most_bytes, "call": wire.call_sent(call)}
         return Cast.received(_received(await self._call_door(node, "asciicast", asked))["result"])
 
@@ -200,7 +254,7 @@ class RayTransport:
         self, node: str, name: str, asked: Mapping[str, Any], silence_s: float
     ) -> AsyncIterator[VisitAnswer]:
         """A call of the door that begins it, and others that read on."""
-        await self._check(node)
+        await self._reached(node)
         visit = {"visit": token_hex(8)}
         first = await self._read_on(node, visit | {"name": name, "asked": asked}, silence_s)
         pieces = self._pieces(node, visit, first, silence_s)
@@ -234,16 +288,18 @@ class RayTransport:
                 asked = {"visit": asked["visit"]}
         raise OutcomeUnknown(f"{node} has said nothing for {silence_s:g} s.", node=node)
 
-    async def _check(self, node: str) -> None:
-        """
+    async def _check(self, node: str) -> dict[str, Any]:
+        """What is known of a machine.
+
         Raises:
             LookupError: no machine has this name.
         """
         if node not in await self._known_machines():
-            with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(HELLO_S):
-                await self._watcher.refresh()  # it may have come just now
-            if node not in await self._known_machines():
-                raise LookupError(node)
+            await self._refresh()  # it may have come just now
+        known = await self._known_machines()
+        if node not in known:
+            raise LookupError(node)
+        return known[node]
 
     async def _call_door(self, node: str, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         """What a door answers.
@@ -256,6 +312,8 @@ class RayTransport:
         body = json.dumps({"version": __version__, "secret": self._secret, **asked}).encode()
         head, answer = await self._bridge.call({"do": "call", "node": node, "method": method}, body)
         if "fault" in head:
+            if not head.get("silent"):
+                self._broke_at[node] = time.monotonic()
             raise _broken(node, head)
         received: dict[str, Any] = json.loads(answer)
         return received
@@ -335,9 +393,7 @@ def _broken(node: str, head: Mapping[str, Any]) -> TmuxMcpError:
     who = f"The door of {node}" if node else "The Ray cluster"
     if head["sent"]:
         return OutcomeUnknown(f"{who} broke under the call: {head['fault']}.", **details)
-    return NodeUnreachable(
-        f"{who} does not answer: {head['fault']}.", hint="Nothing was done. Try again later.", **details
-    )
+    return NodeUnreachable(f"{who} does not answer: {head['fault']}.", hint=NOTHING_DONE, **details)
 
 
 def _received(answer: dict[str, Any]) -> dict[str, Any]:
