@@ -260,11 +260,14 @@ class HttpTransport:
 
     async def call(self, node: str, request: Request[R], call: Call) -> R:
         """One JSON-RPC call."""
-        broker = await self._broker_of(node)
+        broker = await self._broker_of(node, own_time_s(request, MAX_WAIT_MS))
         return await self._send(broker, request, call)
 
-    async def _broker_of(self, node: str) -> _RemoteBroker:
+    async def _broker_of(self, node: str, own_s: float = 0.0) -> _RemoteBroker:
         """What speaks to a machine.
+
+        Args:
+            own_s: so long the call may wait there.
 
         Raises:
             LookupError: the file has none of this name, or it was given up.
@@ -273,7 +276,7 @@ class HttpTransport:
         if entry is None or self._given_up(node):
             raise LookupError(node)
         broker = self._broker(entry)
-        await self._reach(broker)
+        await self._reach(broker, own_s)
         if not broker.known:
             with anyio.move_on_after(ASK_S), suppress(TmuxMcpError):
                 await self._health(broker)
@@ -281,13 +284,13 @@ class HttpTransport:
                 raise LookupError(node)
         return broker
 
-    async def _reach(self, broker: _RemoteBroker) -> None:
+    async def _reach(self, broker: _RemoteBroker, own_s: float = 0.0) -> None:
         """
         Raises:
             NodeUnreachable: it does not say that it is there, and nothing was sent.
         """
         try:
-            await broker.hearing.reach()
+            await broker.hearing.reach(own_s)
         except NodeUnreachable as error:
             broker.known = False
             details = {"url": broker.entry.url, **error.details}

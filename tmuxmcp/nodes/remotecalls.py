@@ -50,6 +50,9 @@ SILENT_S = 10.0
 AGAIN_S = 0.8
 """So long a machine that said nothing last time has to say that it is there, before it is sent anything."""
 
+FIRST_S = 3.0
+"""So much longer a machine has that is asked for the first time, if the call may wait as long: it may have to wake."""
+
 BEGINS_S = 3.0
 """So long after a machine was told so a call may begin."""
 
@@ -194,15 +197,18 @@ class RemoteCalls:
         """What its clock says then, at least: it had said the last when we heard that."""
         return self._their_clock + (at - self._clock_at) * (1 - DRIFT) - DRIFT
 
-    async def reach(self) -> None:
+    async def reach(self, own_s: float = 0.0) -> None:
         """Have the machine say that it is there, where that is in doubt, or its clock is not known.
+
+        Args:
+            own_s: so long the call that is to be sent may wait at its machine.
 
         Raises:
             NodeUnreachable: it does not; nothing was sent.
         """
         if not self.silent and anyio.current_time() - self._clock_at < CLOCK_KEPT_S:
             return
-        if why := await self._ask(AGAIN_S if self.silent else ANSWER_S):
+        if why := await self._ask(AGAIN_S if self.silent else ANSWER_S + min(own_s, FIRST_S)):
             raise why
 
     async def _ask(self, within_s: float) -> NodeUnreachable | None:
