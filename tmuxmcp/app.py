@@ -106,7 +106,7 @@ async def open_fleet(
     from tmuxmcp.nodes.opening import open_transport
 
     known = settings or load_settings()
-    async with open_transport(str(fleet) or known.fleet, only_token, known.fleet_secret) as transport:
+    async with open_transport(str(fleet) or known.fleet, only_token, known.fleet_secret, known.state_dir) as transport:
         yield Fleet(transport, broker_settings(known), caller)
 
 
@@ -132,11 +132,13 @@ async def open_door() -> AsyncIterator[DoorHome]:
         TmuxMcpError: as `open_broker`.
     """
     from tmuxmcp.nodes import secret
+    from tmuxmcp.nodes.ray import CONFIG_VARIABLE
     from tmuxmcp.nodes.ray.door import DoorHome
     from tmuxmcp.page.desk import OwnDesk
     from tmuxmcp.page.routes import page_of
 
-    settings = load_settings()
+    named = os.environ.get(CONFIG_VARIABLE)
+    settings = load_settings(file=Path(named) if named else None)
     setup_logging(settings.log_level, settings.log_format)
     # A door is taken away and made anew; and the directory that Ray started it in may be Ray's, who removes it.
     own = {"on_exit": "keep", "cwd": settings.cwd or str(home())}

@@ -667,7 +667,8 @@ def _fleet(verbs: Verbs, name: str, chosen: bool) -> None:
         "brokers, ray://HOST:PORT or auto.\n\n"
         "status: each machine, and what it has room for; exit status 1 if one does not answer.\n"
         "drain NODE: no new sessions there; those that are there go on. undrain NODE takes it back.\n"
-        "forget NODE: it is gone for good, and its sessions with it: from now on they are NODE_LOST.\n\n"
+        "forget NODE: it is gone for good, and its sessions with it: from now on they are NODE_LOST. undrain takes\n"
+        "that back as well.\n\n"
         "With Ray: up NODE starts a cluster, of which this machine is the first. join NODE has this machine be one of\n"
         "the cluster of --fleet. up gives each machine of a cluster a door of this version; sessions do not notice."
     )
@@ -683,6 +684,8 @@ def _fleet(verbs: Verbs, name: str, chosen: bool) -> None:
         "--ray", metavar="OPTIONS", help="up NODE, join: more of `ray start`, as --ray='--num-cpus=4 ...'"
     )
     parser.add_argument("--dry-run", action="store_true", help="up NODE, join: print what would be run")
+    parser.add_argument("--block", action="store_true", help="up NODE, join: stay until Ray ends here, for a service")
+    parser.add_argument("--force", action="store_true", help="forget: also a machine that answers")
     _add_settings(parser, False)
 
 

@@ -12,7 +12,7 @@ import anyio
 from tmuxmcp.cli import output
 from tmuxmcp.cli.calling import CLI_CALLER
 from tmuxmcp.cli.service import effective
-from tmuxmcp.errors import NodeUnreachable
+from tmuxmcp.errors import InvalidArgument, NodeUnreachable
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.fleet import Fleet
@@ -41,14 +41,41 @@ async def _fleet(options: argparse.Namespace) -> int:
         if options.action == "status":
             return await _status(opened, options)
         if options.action == "forget":
+            if not options.force:
+                await _check_gone(opened, options.node)
             given_up = await opened.forget(options.node)
             _tell(options, asdict(given_up), f"{options.node} was given up: its sessions are NODE_LOST from now on")
             return 0
         drained = options.action == "drain"
+        graves = {each.node: each for each in await opened.tombstones()} if not drained else {}
         await (opened.drain(options.node) if drained else opened.undrain(options.node))
         said = "gets no new sessions; those that are there go on" if drained else "gets new sessions again"
+        if grave := graves.get(options.node):
+            said = f"was given up at {grave.at}, and is a machine of the fleet again, with the sessions that are there"
         _tell(options, {"node": options.node, "drained": drained}, f"{options.node} {said}")
         return 0
+
+
+async def _check_gone(opened: Fleet, node: str) -> None:
+    """
+    Raises:
+        InvalidArgument: a machine answers that is to be given up, and nobody has agreed.
+    """
+    machine = next((each for each in await opened.machines() if each.name == node), None)
+    if machine is None or not machine.alive:
+        return
+    what = (
+        f"{node} answers, and has {machine.live} session{'s' * (machine.live != 1)}: nobody could reach them any more."
+    )
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        output.note(what)
+        sys.stderr.write("Give it up all the same? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+        raise InvalidArgument(f"{node} was not given up.")
+    hint = f"`tmuxmcp fleet drain {node}` has it get no new sessions. To give it up all the same: --force."
+    raise InvalidArgument(what, hint=hint, node=node)
 
 
 def _tell(options: argparse.Namespace, value: dict[str, Any], text: str) -> None:

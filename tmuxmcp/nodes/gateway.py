@@ -302,7 +302,7 @@ class Gateway(Operations):
         if given_up:
             return NodeLost(
                 f"{node} was given up at {given_up.at}, and its sessions with it.",
-                hint="Make a new session; nothing is left of this one.",
+                hint="Make a new session; this one cannot be reached any more.",
                 node=node,
                 **session,
             )

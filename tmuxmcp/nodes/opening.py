@@ -12,13 +12,16 @@ from tmuxmcp.nodes.transport import Transport
 
 
 @asynccontextmanager
-async def open_transport(where: str, token_of: Callable[[Path], str], fleet_secret: Path) -> AsyncIterator[Transport]:
+async def open_transport(
+    where: str, token_of: Callable[[Path], str], fleet_secret: Path, state_dir: Path | None = None
+) -> AsyncIterator[Transport]:
     """The way to the machines, while this is open.
 
     Args:
         where: `auto`, `ray://HOST:PORT`, or a file of brokers.
         token_of: reads the token of a file.
         fleet_secret: the file of the fleet's secret; on Ray there has to be one.
+        state_dir: where is kept which machines a Ray cluster has had; None: nowhere.
 
     Raises:
         InvalidArgument: it names no fleet, or its file is not understood.
@@ -32,7 +35,7 @@ async def open_transport(where: str, token_of: Callable[[Path], str], fleet_secr
     if where == "auto" or where.startswith("ray://"):
         from tmuxmcp.nodes.ray.transport import RayTransport
 
-        async with RayTransport.open(where, secret.read(fleet_secret), fleet_secret) as ray:
+        async with RayTransport.open(where, secret.read(fleet_secret), fleet_secret, state_dir) as ray:
             yield ray
         return
     from tmuxmcp.nodes.remote import HttpTransport

@@ -22,6 +22,10 @@ DOOR_PREFIX = "door-"
 """In front of the machine's name, in the name of its door."""
 
 
+CONFIG_VARIABLE = "TMUXMCP_DOOR_CONFIG"
+"""Names the settings file of a machine's door, where that is not the default one."""
+
+
 def need_ray() -> None:
     """Say what to do where Ray is not installed.
 

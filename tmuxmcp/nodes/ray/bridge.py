@@ -5,7 +5,7 @@ It reads frames and does what they say, all at once:
     {"id", "do": "call", "node", "method"} + what the door is sent   {"id"} + what the door answers, or {"id", "fault"}
     {"id", "do": "cancel"}                                            the call of this id is ended, there as well
     {"id", "do": "put" | "delete", "key", "record"}                   {"id"}
-    {"id", "do": "take_away", "node"}                                 {"id"}
+    {"id", "do": "take_away" | "make", "node"}                        {"id"}
 
 A fault says `sent`: False, and nothing has reached the door.
 """
@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+from ray.exceptions import RayError
 
 from tmuxmcp.machine.serving import end_with_broker
 from tmuxmcp.nodes.ray import DOOR_PREFIX, NAMESPACE, doors, kv
@@ -184,6 +184,10 @@ class BridgeServer:
                 await asyncio.to_thread(kv.delete, head["key"])
             case "take_away":
                 await asyncio.to_thread(doors.take_away, head["node"])
+            case "make":
+                from tmuxmcp.app import open_door  # late: it brings the broker
+
+                await asyncio.to_thread(doors.make, head["node"], open_door)
         return b""
 
     def tell(self, head: Head, body: bytes = b"") -> None:
@@ -196,14 +200,15 @@ class BridgeServer:
 def _said_by_ray(error: BaseException) -> str:
     """What Ray means, in our words: its own are for who knows Ray, and are in the log."""
     print(f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')[:500]}", file=sys.stderr)
-    match error:
-        case ValueError():
+    match type(error).__name__:
+        case "ValueError":
             return "the machine has none at this moment (`tmuxmcp fleet status` tells more)"
-        case ActorUnavailableError():
+        case "ActorUnavailableError":
             return "its process is gone, or being started again"
-        case ActorDiedError():
+        case "ActorDiedError":
             return "its process has ended"
-    return f"Ray tells of a fault ({type(error).__name__})"
+        case name:
+            return f"Ray tells of a fault ({name})"
 
 
 async def _serve(out: int) -> None:

@@ -51,6 +51,11 @@ def join(address: str) -> None:
         sys.argv = argv
 
 
+def address() -> str:
+    """Of the cluster's head; one that is started in its place has the same."""
+    return str(ray.get_runtime_context().gcs_address)
+
+
 def machines() -> dict[str, dict[str, Any]]:
     """What Ray knows of the machines, by name: `labels`, `alive`, `hung` (a door was made for it)."""
     found: dict[str, dict[str, Any]] = {}
@@ -116,7 +121,7 @@ def renew(node: str, opens: Opens, secret: str, timeout_s: float) -> tuple[bool,
     if told["niceness"] > 0:
         return False, f"it runs at niceness {told['niceness']}: start Ray there with RAY_worker_niceness=0"
     tomb = kv.get(f"tomb:{node}")
-    if tomb and tomb["machine_id"] in ("", told["machine_id"]):
+    if tomb and not tomb.get("off") and tomb["machine_id"] in ("", told["machine_id"]):
         return False, f"it was given up at {tomb['at']}: `tmuxmcp fleet undrain {node}` takes that back"
     return True, f"up, {told['live']} sessions{replaced}"
 

@@ -1,6 +1,8 @@
 """What a fleet keeps of its machines, in the key-value store of the cluster. Blocks: never on an event loop.
 
 machine:NODE  which machine has the name     drain:NODE  no new sessions there     tomb:NODE  it was given up
+
+What is taken back is not removed, but has `off`: who knows an older record is to see that it counts no more.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What is run so that a machine becomes one of a cluster. Pure."""
+"""What is run so that a machine becomes one of a cluster."""
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +25,24 @@ def start_argv(node: str, labels: Mapping[str, str], address: str = "", more: Se
     where = [f"--address={address}"] if address else ["--head", f"--port={RAY_PORT}", "--include-dashboard=false"]
     named = ",".join(f"{name}={value}" for name, value in {**labels, NODE_LABEL: node}.items())
     return [_ray(), "start", *where, f"--labels={named}", "--disable-usage-stats", *more]
+
+
+def health_argv(address: str) -> list[str]:
+    """What succeeds where a head answers."""
+    return [_ray(), "health-check", f"--address={address}"]
+
+
+def last_cluster(argv: Sequence[str]) -> Path | None:
+    """The file in which Ray keeps the address of the cluster that was last started here; None: there is none.
+
+    Args:
+        argv: of `ray start`.
+    """
+    words = [word for each in argv for word in each.split("=", 1)]
+    named = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--temp-dir"]
+    place = named[-1] if named else os.environ.get("RAY_TMPDIR") or os.path.join(tempfile.gettempdir(), "ray")
+    file = Path(place) / "ray_current_cluster"
+    return file if file.is_file() else None
 
 
 def _ray() -> str:

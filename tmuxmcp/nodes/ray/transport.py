@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
@@ -26,6 +27,7 @@ from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.ray import NODE_LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import BridgeChild, WatcherChild
 from tmuxmcp.nodes.ray.door import change_received
+from tmuxmcp.nodes.ray.kept import KeptFleet
 from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCall, RemoteCalls
 from tmuxmcp.nodes.repeating import own_time_s
 from tmuxmcp.nodes.secret import environment
@@ -36,6 +38,12 @@ DOOR_BACK_S = 20.0
 
 RAY_CONNECT_S = 20.0
 """So long the children have for their first word: they import Ray and look for the cluster."""
+
+WATCHER_AGAIN_S = 0.8
+"""The same, once they have said nothing for so long."""
+
+HEAD_LISTENS_S = 1.5
+"""Longest time that a connection to a head is tried."""
 
 HELLO_S = 3.0
 """So long a door has to say how its machine is."""
@@ -57,8 +65,21 @@ OWN_LABELS = (NODE_LABEL, "ray.io/node-id")
 class RayTransport:
     """The way to the doors of a Ray cluster."""
 
-    def __init__(self, bridge: BridgeChild, watcher: WatcherChild, secret: str, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(
+        self,
+        address: str,
+        bridge: BridgeChild,
+        watcher: WatcherChild,
+        secret: str,
+        tasks: anyio.abc.TaskGroup,
+        kept: KeptFleet,
+    ) -> None:
+        self._address = address
         self.patience_s = DOOR_BACK_S
+        self._kept, self._answered = kept, True
+        self._told: Mapping[str, Any] | None = None
+        self._known: dict[str, Any] = {}
+        """What the watcher told last, with what is kept."""
         self._bridge, self._watcher, self._secret = bridge, watcher, secret
         self._tasks = tasks
         self._hellos: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -68,8 +89,13 @@ class RayTransport:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, fleet: str, secret: str, secret_file: os.PathLike[str]) -> AsyncIterator[RayTransport]:
+    async def open(
+        cls, fleet: str, secret: str, secret_file: os.PathLike[str], state_dir: Path | None = None
+    ) -> AsyncIterator[RayTransport]:
         """A transport for the setting `fleet`, until it is left. What cannot be reached is told by the calls.
+
+        Args:
+            state_dir: keeps what the fleet has, also when the cluster forgets it; None: nothing does.
 
         Raises:
             Unsupported: Ray is not installed.
@@ -82,7 +108,7 @@ class RayTransport:
                 for each in (bridge.run, bridge.write, watcher.run):
                     tasks.start_soon(each)
                 try:
-                    yield cls(bridge, watcher, secret, tasks)
+                    yield cls(address, bridge, watcher, secret, tasks, KeptFleet(state_dir))
                 finally:
                     tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -115,15 +141,45 @@ class RayTransport:
         return {name: facts for name, facts in found.items() if not _given_up(facts, told["tombs"].get(name))}
 
     async def _watcher_report(self) -> Mapping[str, Any]:
-        with anyio.move_on_after(RAY_CONNECT_S):
-            await self._watcher.wait_for_report()
+        if self._watcher.told is None and await self._listens():
+            with anyio.move_on_after(RAY_CONNECT_S if self._answered else WATCHER_AGAIN_S):
+                await self._watcher.wait_for_report()
         told = self._watcher.told
+        self._answered = told is not None
         if told is None:
-            raise NodeUnreachable(
-                f"The Ray cluster cannot be asked for its machines: {self._watcher.why or 'it does not answer'}.",
-                hint="See `tmuxmcp fleet status`; this machine needs a raylet of the cluster (`tmuxmcp fleet join`).",
-            )
-        return told
+            known = self._kept.all_away(self._address)
+            if known["machines"]:
+                return known
+            raise self._no_cluster()
+        if told is not self._told:
+            self._told = told
+            self._known, lost = self._kept.merged(told)
+            for key, record in lost.items():
+                self._tasks.start_soon(self._write_again, key, record)
+        return self._known
+
+    def _no_cluster(self) -> NodeUnreachable:
+        return NodeUnreachable(
+            f"The Ray cluster cannot be asked for its machines: {self._watcher.why or 'it does not answer'}.",
+            hint="Nothing was done. `tmuxmcp fleet up` starts the head anew, `tmuxmcp fleet join` another machine.",
+        )
+
+    async def _listens(self) -> bool:
+        """Whether anything listens where the head is to be, as far as that is known: else nobody is waited for."""
+        host, _, port = self._address.rpartition(":")
+        if not port.isdigit():
+            return True
+        with anyio.move_on_after(HEAD_LISTENS_S):
+            try:
+                await (await anyio.connect_tcp(host.strip("[]"), int(port))).aclose()
+            except OSError:
+                return False
+        return True
+
+    async def _write_again(self, key: str, record: dict[str, Any]) -> None:
+        """Have a cluster know what one before it knew."""
+        with suppress(TmuxMcpError):
+            await self._write({"do": "put", "key": key, "record": record})
 
     async def _hello(self, node: str, good_s: float, into: dict[str, dict[str, Any]]) -> None:
         """Ask a door how its machine is, if it was not asked just now; nothing when it does not say."""
@@ -145,8 +201,8 @@ class RayTransport:
 
     async def call(self, node: str, request: Request[R], call: Call) -> R:
         """One call of a door."""
-        hearing = await self._reached(node)
         own_s, changes = own_time_s(request, MOST_WAIT_MS), not request.operation.read_only
+        hearing = await self._reached(node, own_s)
         try:
             async with hearing.of(call, own_s, changes=changes) as heard:
                 try:
@@ -173,7 +229,7 @@ class RayTransport:
             error.details.pop("silent", None)
         return error
 
-    async def _reached(self, node: str) -> RemoteCalls:
+    async def _reached(self, node: str, own_s: float = 0.0) -> RemoteCalls:
         """What hears the calls at a door that says that it is there.
 
         Raises:
@@ -183,7 +239,7 @@ class RayTransport:
         facts = await self._check(node)
         hearing = self._hearing(node)
         try:
-            await hearing.reach()
+            await hearing.reach(own_s)
         except NodeUnreachable as error:
             silent = {"silent": True} if not self._comes_back(node) else {}
             why = f"The door of {node} does not answer: {error.message}."
@@ -298,7 +354,9 @@ class RayTransport:
             await self._refresh()  # it may have come just now
         known = await self._known_machines()
         if node not in known:
-            raise LookupError(node)
+            error = self._no_cluster()
+            error.details["silent"] = True
+            raise LookupError(node) if self._watcher.told is not None else error
         return known[node]
 
     async def _call_door(self, node: str, method: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -321,9 +379,10 @@ class RayTransport:
     async def _connected(self, node: str = "") -> None:
         if self._bridge.ready.is_set():
             return
-        with anyio.move_on_after(RAY_CONNECT_S):
-            await self._bridge.ready.wait()
-            return
+        if await self._listens():
+            with anyio.move_on_after(RAY_CONNECT_S):
+                await self._bridge.ready.wait()
+                return
         why = self._bridge.why or "it does not answer"
         details = {"node": node} if node else {}
         raise NodeUnreachable(f"There is no connection to the Ray cluster: {why}.", hint="Nothing was sent.", **details)
@@ -338,8 +397,11 @@ class RayTransport:
         else:
             if node not in (await self._watcher_report())["tombs"]:
                 await self._check_name(node)
-            await self._write({"do": "delete", "key": f"tomb:{node}"})
-            await self._write({"do": "delete", "key": f"drain:{node}"})
+            given_up = node in (await self._watcher_report())["tombs"]
+            for key in (f"tomb:{node}", f"drain:{node}"):
+                await self._write({"do": "put", "key": key, "record": {"at": _now_text(), "off": True}})
+            if given_up:  # with its door
+                await self._write({"do": "make", "node": node})
         await self._refresh()
 
     async def forget(self, node: str) -> Tombstone:
@@ -377,8 +439,9 @@ class RayTransport:
             raise _broken("", told)
 
     async def _refresh(self) -> None:
-        with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(HELLO_S):
+        with suppress(OSError, anyio.BrokenResourceError, NodeUnreachable), anyio.move_on_after(HELLO_S):
             await self._watcher.refresh()
+            await self._watcher_report()  # which keeps it
 
 
 def _only(error: BaseException) -> BaseException:
@@ -417,7 +480,9 @@ def _given_up(facts: Mapping[str, Any], tomb: Mapping[str, Any] | None) -> bool:
 
 def _machine(name: str, facts: Mapping[str, Any], hello: Mapping[str, Any] | None) -> Machine:
     note = ""
-    if not facts["hung"]:
+    if not facts["alive"]:
+        note = f"it is not in the cluster: run `tmuxmcp fleet join {name}` there"
+    elif not facts["hung"]:
         note = "it has no door: run `tmuxmcp fleet up`"
     elif hello and hello.get("version", __version__) != __version__:
         note = f"its door is of tmuxmcp {hello['version']}: run `tmuxmcp fleet up`"

@@ -24,16 +24,8 @@ HEARTBEAT_S = 5.0
 
 
 def cluster_state() -> dict[str, Any]:
-    """All machines and tombstones, as the cluster knows them now."""
-    found = doors.machines()
-    tombs = {}
-    for key, record in sorted(kv.records().items()):
-        kind, _, node = key.partition(":")
-        if kind == "tomb":
-            tombs[node] = record
-        elif node in found:
-            found[node][kind] = record
-    return {"machines": found, "tombs": tombs}
+    """All machines and records, as the cluster knows them now, and the address by which it is known."""
+    return {"address": doors.address(), "machines": doors.machines(), "records": kv.records()}
 
 
 def main() -> None:
