@@ -19,6 +19,7 @@ from tmuxmcp.errors import InvalidArgument, IoError, OutcomeUnknown, PermissionD
 from tmuxmcp.nodes import ray as room
 from tmuxmcp.nodes import secret
 from tmuxmcp.nodes.ray import frames, starting
+from tmuxmcp.nodes.ray.kept import KeptFleet
 from tmuxmcp.nodes.ray.visits import Visits
 from tmuxmcp.page.desk import OwnDesk
 from tmuxmcp.page.routes import page_of
@@ -156,3 +157,34 @@ async def test_an_answer_that_breaks_off_is_no_whole_one(caplog: pytest.LogCaptu
     with pytest.raises(OutcomeUnknown):
         await visits.do(breaks, {"visit": "v"})
     assert "/page/export failed" in caplog.text
+
+
+def test_what_a_fleet_has_is_known_to_the_next_cluster(tmp_path: Path) -> None:
+    claim = {"machine_id": "m2", "host": "h", "state_dir": "/s"}
+    at = "2026-01-01T00:00:0"
+    here = {"labels": {"gpu": "a"}, "alive": True, "hung": True}
+    drained = {"drain:n1": {"at": f"{at}1"}, "drain:n2": {"at": f"{at}2"}, "machine:n2": claim}
+    told = {"address": "h:1", "machines": {"n1": here, "n2": here, "n3": here}, "records": drained}
+    known, lost = KeptFleet(tmp_path).merged(told)
+    assert (sorted(known["machines"]), lost) == (["n1", "n2", "n3"], {})
+    # n3 is given up, and n1 no longer drained, as another gateway says.
+    records = drained | {"drain:n1": {"at": f"{at}3", "off": True}, "tomb:n3": {"machine_id": "", "at": f"{at}3"}}
+    KeptFleet(tmp_path).merged({"address": "h:1", "machines": {"n1": here, "n2": here}, "records": records})
+    # The head is another one.
+    known, lost = KeptFleet(tmp_path).merged({"address": "h:1", "machines": {"n1": here}, "records": {}})
+    assert lost == records
+    assert (sorted(known["machines"]), sorted(known["tombs"])) == (["n1", "n2"], ["n3"])
+    assert "drain" not in known["machines"]["n1"]
+    away = known["machines"]["n2"]
+    assert (away["alive"], away["drain"], away["machine"]) == (False, {"at": f"{at}2"}, claim)
+    assert KeptFleet(tmp_path).all_away("other name:1")["machines"]["n2"]["alive"] is False
+    # It is told; then n2 is given up, and who has its name is forgotten with it.
+    records = lost | {"tomb:n2": {"machine_id": "m2", "at": f"{at}4"}}
+    del records["machine:n2"]
+    known, lost = KeptFleet(tmp_path).merged({"address": "h:1", "machines": {"n1": here}, "records": records})
+    assert (lost, sorted(known["machines"])) == ({}, ["n1", "n2"])
+    known, lost = KeptFleet(tmp_path).merged({"address": "h:1", "machines": {"n1": here}, "records": records})
+    assert (lost, sorted(known["machines"])) == ({}, ["n1"])
+    (tmp_path / "fleet.json").write_text("[")
+    assert KeptFleet(tmp_path).merged(told)[1] == {}
+    assert KeptFleet(None).merged(told)[1] == {}

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from tests.conftest import SLOW
-from tmuxmcp.contract.call import Call, CallAgain, Question
-from tmuxmcp.errors import ConfirmationDeclined, NodeUnreachable
+from tmuxmcp.contract.call import Call, CallAgain, Question, begin
+from tmuxmcp.errors import Cancelled, ConfirmationDeclined, NodeUnreachable
 from tmuxmcp.nodes import remotecalls as module
 from tmuxmcp.nodes.gatewaycalls import AskedAgain, GatewayCalls
 from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCalls
@@ -138,3 +138,27 @@ async def test_nothing_is_kept_of_calls_that_are_over():
         assert not hearing._calls
         assert not hearing._lasting
     assert not machine.calls._lines
+
+
+async def test_a_call_begins_only_while_it_is_waited_for():
+    calls = GatewayCalls()
+    epoch, now = calls.now()
+    sent = {"key": "k", "asks": False, "tells": False}
+    with calls.of("l", {**sent, "begin": [epoch, now + 60]}, Call(), asks=False):
+        begin()
+    begin()  # nobody has passed this on
+    for late in ([epoch, now - 0.001], ["of another process", now + 60], [epoch, float("nan")]):
+        with calls.of("l", {**sent, "begin": late}, Call(), asks=False), pytest.raises(NodeUnreachable):
+            begin()
+    with calls.of("l", {**sent, "begin": [epoch, now - 0.001]}, Call(), asks=False):
+        await calls.do("keep", "l", {"epoch": epoch, "until": {"k": now + 60}})
+        begin()
+        assert (await calls.do("stop", "l", {"key": "k"}))["begun"] is True
+        with pytest.raises(Cancelled):
+            begin()
+    # One that was stopped before it came, and what prolongs it afterwards.
+    assert (await calls.do("stop", "l", {"key": "later"}))["known"] is False
+    with calls.of("l", {**sent, "key": "later", "begin": [epoch, now + 60]}, Call(), asks=False):
+        await calls.do("keep", "l", {"epoch": epoch, "until": {"later": now + 99}})
+        with pytest.raises(NodeUnreachable):
+            begin()

@@ -100,6 +100,7 @@ class DoorConnection:
         """
         if self._knocking is None or self._knocking.done():
             self._knocking = asyncio.create_task(self._connect())  # noqa: TID251 # as above
+            self._knocking.add_done_callback(lambda done: done.cancelled() or done.exception())  # all may have left
         await asyncio.shield(self._knocking)
 
     async def _connect(self) -> None:
@@ -113,6 +114,7 @@ class DoorConnection:
             await asyncio.wait_for(ref, DOOR_FIRST_S)
         except TimeoutError:
             ray.cancel(ref)
+            self._door = None  # there may be another one by now
             raise NoDoorAnswer(f"it says nothing for {DOOR_FIRST_S:g} s", sent=False, silent=True) from None
         except RayError as error:
             self._door = None

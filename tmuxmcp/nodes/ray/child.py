@@ -56,13 +56,21 @@ class Child:
                     self._process = None
                     with suppress(ProcessLookupError):
                         process.kill()
-            self.ended(self._said or f"it ended with status {process.returncode}")
+            why = self._said or f"status {process.returncode}"
+            log.warning("%s has ended: %s", self._argv[3].rpartition(".")[2], why)  # Ray's words are for the log
+            self.ended("its client process has ended, and is started again; the log has why")
             await anyio.sleep(CHILD_AGAIN_S)
 
     @property
     def runs(self) -> bool:
         """Whether it can be written to."""
         return self._process is not None
+
+    def restart(self) -> None:
+        """Have another one in its place."""
+        if self._process:
+            with suppress(ProcessLookupError):
+                self._process.kill()
 
     async def say(self, data: bytes) -> None:
         """Write to it.
@@ -159,7 +167,7 @@ class BridgeChild(Child):
         """All that it was asked has no answer."""
         self.why, self.ready = why, anyio.Event()
         for asked in self._waiting.values():
-            self._answer(asked, {"fault": f"the bridge has ended: {why}", "sent": asked.sent})
+            self._answer(asked, {"fault": why, "sent": asked.sent})
 
     def _answer(self, asked: BridgeCall, head: Head, body: bytes = b"") -> None:
         asked.head, asked.body = head, body

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -36,8 +37,11 @@ def connected(address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def join(address: str) -> None:
+def join(address: str) -> str:
     """Become a client of a cluster; the machine has to have a raylet of it.
+
+    Returns:
+        What Ray calls this life of the cluster: one whose head was started anew is another.
 
     Ray puts the working directory and the script's in front of where doors import from: from `/`, and with no script,
     nobody gives them modules of a cloned repository.
@@ -46,9 +50,10 @@ def join(address: str) -> None:
     sys.argv = ["", *argv[1:]]
     try:
         with chdir("/"):
-            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+            joined = ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
     finally:
         sys.argv = argv
+    return os.path.basename(str(joined.address_info["session_dir"]))
 
 
 def address() -> str:

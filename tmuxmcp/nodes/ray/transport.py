@@ -152,6 +152,8 @@ class RayTransport:
                 return known
             raise self._no_cluster()
         if told is not self._told:
+            if self._told and self._told["life"] != told["life"]:
+                self._bridge.restart()  # it calls the doors of a cluster that is over
             self._told = told
             self._known, lost = self._kept.merged(told)
             for key, record in lost.items():

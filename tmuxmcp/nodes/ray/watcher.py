@@ -33,11 +33,11 @@ def main() -> None:
     end_with_broker()  # a call of Ray's may keep us from seeing that nobody writes any more
     out = os.dup(1)
     os.dup2(2, 1)  # what Ray prints is no frame
-    doors.join(sys.argv[1])
+    life = doors.join(sys.argv[1])
     last, told_at = None, 0.0
     asked = True
     while True:
-        found = cluster_state()
+        found = cluster_state() | {"life": life}
         if asked or found != last or time.monotonic() - told_at > HEARTBEAT_S:
             last, told_at = found, time.monotonic()
             rest = memoryview(frame(found))
