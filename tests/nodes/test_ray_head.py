@@ -128,6 +128,12 @@ def test_a_machine_that_answers_is_not_given_up_by_mistake(machines: Machines) -
     assert machines.do("n1", "kill", "kept@n2").returncode == 0
 
 
+def monitors(machines: Machines) -> list[psutil.Process]:
+    """Ray's own monitors of the cluster."""
+    words = [(each, " ".join(each.info["cmdline"] or ())) for each in psutil.process_iter(["cmdline"])]
+    return [each for each, line in words if "autoscaler" in line and str(machines.directory) in line]
+
+
 def test_a_dead_head_loses_no_machine(machines: Machines) -> None:
     assert machines.do("n1", "new", "--name", "build", "--node", "n2", "bash").returncode == 0
     shell = machines.do("n1", "run", "build@n2", "echo $$").stdout
@@ -143,6 +149,7 @@ def test_a_dead_head_loses_no_machine(machines: Machines) -> None:
     assert "n1, n2 did not answer" in done.stderr
     done = machines.up()
     assert done.returncode == 0, done.stderr
+    assert len(monitors(machines)) == 1  # none is left of the old one
     assert machines.status() == {"n1": (True, False), "n2": (False, True)}
     listed = machines.do("n1", "list")
     assert "n2 did not answer" in listed.stderr

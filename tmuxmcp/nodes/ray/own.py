@@ -11,6 +11,9 @@ import psutil
 STATE_VARIABLE = "TMUXMCP_STATE_DIR"
 """What tells whose they are: it is in their environment, and in that of nothing that sessions start."""
 
+PARTS = ("/ray/_private/", "/ray/dashboard/", "/ray/autoscaler/")
+"""Where Ray's servers in Python lie: agents, monitors."""
+
 END_S = 10.0
 """So long a process has to be gone that was killed."""
 
@@ -64,7 +67,7 @@ def _is_ray(process: psutil.Process) -> bool:
         return bool(words) and (
             words[0].startswith("ray::")
             or _program(process) in ("gcs_server", "raylet")
-            or any("/ray/_private/" in word or "/ray/dashboard/" in word for word in words[1:4])
+            or any(part in word for word in words[1:4] for part in PARTS)
         )
     return False
 
