@@ -28,6 +28,7 @@ from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxMcpEr
 from tmuxmcp.gate.redact import Redactor
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.atomically import write_once
+from tmuxmcp.machine.environment import leave_removed_directory
 from tmuxmcp.machine.ownfiles import make_directory
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _only(error: BaseException) -> BaseException:
 def run_stdio(settings: Settings) -> None:
     """Serve MCP on stdin and stdout until the client goes or a signal comes; for a process that ends then."""
     setup_logging(settings.log_level, settings.log_format)
-    _warn(settings)
+    _begin(settings)
     # All that is imported anywhere below, so that `freeze` keeps it out of every later collection.
     import tmuxmcp.broker.broker
     import tmuxmcp.faces.mcp
@@ -178,8 +179,10 @@ def _traced(settings: Settings) -> AbstractContextManager[None]:
     return traces.sent()
 
 
-def _warn(settings: Settings) -> None:
-    """Say what a person would not expect of sessions."""
+def _begin(settings: Settings) -> None:
+    """Go home if our directory is gone, and say what a person would not expect of sessions."""
+    if leave_removed_directory():
+        log.warning("the directory that this was started in has been removed: sessions begin in %s", Path.cwd())
     if os.geteuid() == 0:
         log.warning("sessions run as root: what an agent runs in them may change this whole machine")
     shown = ourselves.shown_above() if settings.sandbox == "none" and settings.fleet == "off" else {}
@@ -221,7 +224,7 @@ def run_http(
         InvalidArgument, PermissionDenied, IoError: the address or the tokens are not right.
     """
     setup_logging(settings.log_level, settings.log_format)
-    _warn(settings)
+    _begin(settings)
     import tmuxmcp.faces.http
     import tmuxmcp.faces.listener
     import tmuxmcp.programs.machine  # noqa: F401  # as all of these

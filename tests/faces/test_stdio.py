@@ -448,6 +448,25 @@ def test_command_runs_in_a_real_shell(serve_command, wire):
     server.ends_soon()
 
 
+def test_server_whose_directory_was_removed_works_at_home(serve_command, tmp_path):
+    (tmp_path / "gone").mkdir()
+    removed = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(tmp_path / "gone"), *serve_command]
+    calls = [
+        {"id": 1, **INITIALIZE},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "run", "arguments": {"command": "pwd; echo ~"}}},
+    ]
+    env = forks.environment() | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(removed, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        server.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **call}) + "\n" for call in calls))
+        server.stdin.flush()
+        answers = {answer["id"]: answer for answer in map(json.loads, (server.stdout.readline() for _ in "12"))}
+        server.stdin.close()
+    output = answers[2]["result"]["structuredContent"]["output"]
+    assert len(output.split()) == 2
+    assert len(set(output.split())) == 1
+
+
 def test_program_of_the_default_session_is_an_argument(serve_command, wire):
     server = wire([*serve_command, "cat", "-u"]).start()
     answer = server.answer(server.request("tools/call", name="get_session", arguments={}))

@@ -46,7 +46,7 @@ from tmuxmcp.errors import (
 )
 from tmuxmcp.launch.shells import SHELLS
 from tmuxmcp.machine import cgroup, proc
-from tmuxmcp.machine.environment import find_program, session_environment, user_shell
+from tmuxmcp.machine.environment import find_program, leave_removed_directory, session_environment, user_shell
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sandbox.project import directories_to_hide
@@ -70,6 +70,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         flags: settings given on the command line.
         file: the settings file; None: the default one.
     """
+    leave_removed_directory()
     settings_check, settings = check_settings(dict(flags or {}), file)
     tmux = Tmux(settings.state_dir)
     with suppress(TmuxUnavailable):

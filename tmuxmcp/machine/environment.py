@@ -105,13 +105,26 @@ def find_program(program: str, path: str, cwd: str) -> str:
     return os.path.abspath(found)
 
 
+def leave_removed_directory() -> bool:
+    """Go home if our working directory has been removed; whether it had been."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        os.chdir(os.path.expanduser("~"))
+        return True
+    return False
+
+
 def find_cwd(cwd: str) -> str:
     """The absolute path of a working directory.
 
     Raises:
         CwdNotFound: it is not a directory.
     """
-    path = os.path.abspath(os.path.expanduser(cwd or os.getcwd()))
+    try:
+        path = os.path.abspath(os.path.expanduser(cwd or os.getcwd()))
+    except FileNotFoundError:
+        raise CwdNotFound("Our own working directory was removed.", hint="Give an absolute path as cwd.") from None
     if "\0" in path or not os.path.isdir(path):
         raise CwdNotFound(f"There is no directory {path!r}.", hint="Give an existing directory as cwd.", cwd=path)
     return path
