@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.machine.atomically import write_once
-from tmuxmcp.machine.ownfiles import read_written
+from tmuxmcp.machine.ownfiles import make_directory, read_written
 
 MIN_SECRET_CHARS = 32
 """Characters of a secret."""
@@ -71,7 +71,7 @@ def make(file: Path) -> str:
     Raises:
         IoError, PermissionDenied, InvalidArgument: as `read`.
     """
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(file.parent, links=True)
     write_once(file, secrets.token_hex(32) + "\n")
     return read(file)
 

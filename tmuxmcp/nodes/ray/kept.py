@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import make_directory, read_text
 
 KEPT_FILE = "fleet.json"
 
@@ -50,7 +51,7 @@ class KeptFleet:
         ours["machines"] = {name: facts["labels"] for name, facts in machines.items() if name not in gone}
         ours["records"] = records
         if self._file and json.dumps(kept, sort_keys=True) != before:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(self._file.parent, links=True)
             write_atomically(self._file, json.dumps(kept, indent=1), mode=0o600)
         return {"machines": machines, "tombs": tombs}, lost
 
@@ -64,10 +65,17 @@ class KeptFleet:
         if self._file is None:
             return {}
         try:
-            found = json.loads(self._file.read_text())
-            return found if isinstance(found, dict) else {}
-        except (OSError, ValueError):
+            found = json.loads(read_text(self._file))
+            return {
+                str(address): {part: _records(values[part]) for part in ("machines", "records")}
+                for address, values in found.items()
+            }
+        except (OSError, ValueError, RecursionError, AttributeError, KeyError, TypeError):  # none, or not by us
             return {}
+
+
+def _records(values: Any) -> Records:
+    return {str(key): dict(record) for key, record in values.items()}
 
 
 def _joined(records: Records, there: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
