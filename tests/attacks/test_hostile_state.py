@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 
 from tests.agent import Agent, an_agent, command_line, eventually
@@ -158,7 +159,9 @@ def test_whatever_is_in_the_place_of_one_file_calls_answer(agent: Agent, outside
     bounded(agent, "create_session", program="bash", name=name)
     calls(agent, name)
     place = agent.state_dir / "sessions" / name
-    for path in [*(place / each for each in IN_SESSION), *(agent.state_dir / each for each in IN_STATE)]:
+    # The log last: with another one in its place, the session knows no more what its shell does.
+    others = [place / each for each in IN_SESSION if each != SessionDirectory.log.name]
+    for path in [*others, *(agent.state_dir / each for each in IN_STATE), place / SessionDirectory.log.name]:
         aside = replaced(path, kind, outside)
         try:
             calls(agent, name)
@@ -170,7 +173,7 @@ def test_whatever_is_in_the_place_of_one_file_calls_answer(agent: Agent, outside
     bounded(agent, "destroy_session", session_id=name)
 
 
-@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "garbage", "huge file"])
 @pytest.mark.parametrize("file", ["events.jsonl", "sink.pid", "out.base"])
 def test_whatever_is_in_the_place_of_a_file_a_program_that_ends_has_ended(
     agent: Agent, outside: Path, kind: str, file: str
@@ -182,10 +185,22 @@ def test_whatever_is_in_the_place_of_a_file_a_program_that_ends_has_ended(
     bounded(agent, "send", text="exit", keys=["Enter"], session_id=name, read="none")
 
     def has_ended() -> bool:
-        return '"exited"' in bounded(agent, "get_session", session_id=name)
+        return '"exited": true' in bounded(agent, "get_session", session_id=name)
 
     eventually(has_ended, 15)
     assert digest(outside) == before
+    bounded(agent, "destroy_session", session_id=name)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "garbage", "huge file"])
+def test_whatever_is_in_the_place_of_its_first_offset_a_log_is_written_on(agent: Agent, outside: Path, kind: str):
+    name = f"on-{kind}".replace(" ", "-")
+    bounded(agent, "create_session", program="bash", name=name)
+    calls(agent, name)
+    place = agent.state_dir / "sessions" / name
+    replaced(place / "out.base", kind, outside)
+    psutil.Process(int((place / "sink.pid").read_text().split()[0])).kill()
+    eventually(lambda: '"output": "a\\n"' in bounded(agent, "run", command="echo a", session_id=name), 15)
     bounded(agent, "destroy_session", session_id=name)
 
 

@@ -18,6 +18,15 @@ ours() {
   [ ! -L "$1" ] && { [ -f "$1" ] || [ ! -e "$1" ]; }
 }
 
+# The number with which a small file of ours begins, as $number; empty: it has none yet; none: something else is there.
+read_number() {
+  number=
+  [ -e "$1" ] || [ -L "$1" ] || return
+  number=none
+  [ -f "$1" ] && ours "$1" && [ "$(wc -c <"$1")" -lt 64 ] && read -r number _ <"$1"
+  case $number in *[!0-9]*) number=none ;; esac
+}
+
 # The shell's own words ("Killed") are no output of the program: they tell death by signal from `exit 137`. The
 # subshell keeps them here: dash would say them where a redirected command's stderr goes.
 exec 3>&2 2>"$dir/launcher.err"
@@ -37,9 +46,8 @@ tries=0 size=
 while [ -f "$log" ]; do
   case $(tail -c 512 "$log") in *"7777;tmuxmcp;$token;"*) break ;; esac
   # The sink may be about to start: only one that was there and is gone ends this.
-  sink=
-  [ ! -f "$dir/sink.pid" ] || read -r sink _ <"$dir/sink.pid"
-  [ -z "$sink" ] || kill -0 "$sink" || break
+  read_number "$dir/sink.pid"
+  [ -z "$number" ] || kill -0 "$number" || break
   tries=$((tries + 1))
   if [ "$((tries % 100))" -eq 0 ]; then
     # A background child that prints on puts the sentinel out of the tail's sight.
@@ -56,12 +64,13 @@ done
 time=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
 case $time in *N*) time=$(date -u +%Y-%m-%dT%H:%M:%S.000Z) ;; esac
 
-base=0 code=$status name=null
-[ -f "$dir/out.base" ] && read -r base <"$dir/out.base"
+code=$status name=null
+read_number "$dir/out.base"
+case $number in '' | none) number=0 ;; esac
 [ -z "$signal" ] || code=null name="\"$signal\""
 ours "$dir/events.jsonl" && [ -f "$log" ] && printf \
   '{"time": "%s", "offset": %s, "event": "exit", "exit_code": %s, "exit_signal": %s}\n' \
-  "$time" "$((base + $(wc -c <"$log")))" "$code" "$name" >>"$dir/events.jsonl"
+  "$time" "$((number + $(wc -c <"$log")))" "$code" "$name" >>"$dir/events.jsonl"
 
 case $signal in
 '') exit "$status" ;;

@@ -27,15 +27,24 @@ count=$((max / 4 / piece))
 [ "$count" -lt 1 ] && count=1
 block=65536 # what is cut off the log is a multiple of this
 
+bytes_of() {
+  set -- $(ls -ln "$1")
+  bytes=${5:-0}
+}
+
 base=0
-[ -f "$dir/out.base" ] && read -r base <"$dir/out.base"
+if [ -f "$dir/out.base" ] && ours "$dir/out.base"; then
+  bytes_of "$dir/out.base"
+  [ "$bytes" -ge 64 ] || read -r base <"$dir/out.base" # a number
+  case $base in '' | *[!0-9]*) base=0 ;; esac          # as its readers take it
+fi
 kept_from=$base
 holes=${TMUXMCP_HOLES:-yes}
 command -v fallocate >/dev/null || holes=no
 
 measure() {
-  set -- $(ls -ln "$log")
-  size=$((base + ${5:-0}))
+  bytes_of "$log"
+  size=$((base + bytes))
 }
 
 tell_gap() {

@@ -52,8 +52,11 @@ import anyio
 
 from tmuxmcp.errors import IoError
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.machine.ownfiles import open_file, read_text
+from tmuxmcp.machine.ownfiles import open_file, read_bytes
 from tmuxmcp.record.directory import SessionDirectory
+
+BASE_BYTES = 64
+"""Most of `out.base`: a number."""
 
 LOG_READ_BYTES = 1 << 18
 """Bytes read at once: large enough for the fast paths of the parsers, small beside the memory budget."""
@@ -121,7 +124,7 @@ class RawLog:
         if not os.access(self._base_path, os.F_OK):  # nearly always: an exception would cost ten times as much
             return 0
         try:
-            return int(read_text(self._base_path) or 0)
+            return int(read_bytes(self._base_path, BASE_BYTES) or 0)
         except (OSError, ValueError):
             return 0
 
