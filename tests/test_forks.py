@@ -32,10 +32,10 @@ def test_fork_writes_and_ends_as_a_process_does(tmp_path: Path, state_dir: Path,
 
 
 def test_fork_that_takes_too_long_is_killed(tmp_path: Path) -> None:
-    # Nobody writes to what it reads its settings from.
-    os.mkfifo(tmp_path / "settings")
+    # Nobody writes to what it plays.
+    os.mkfifo(tmp_path / "film")
     with pytest.raises(subprocess.TimeoutExpired):
-        forks.run(["config", "--config", "settings"], environment(tmp_path), tmp_path, 0.5)
+        forks.run(["replay", "./film"], environment(tmp_path), tmp_path, 0.5)
     assert forks.run(["--version"], environment(tmp_path), tmp_path, TIMEOUT_S).returncode == 0
 
 
@@ -46,9 +46,9 @@ def test_fork_reads_what_it_is_given(tmp_path: Path, state_dir: Path) -> None:
 
 
 def test_fork_that_goes_on_is_a_process_of_its_own(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "settings")
+    os.mkfifo(tmp_path / "film")
     with open(os.devnull, "r+b") as nothing:
-        fork = forks.Fork(["config", "--config", "settings"], environment(tmp_path), tmp_path, [nothing.fileno()] * 3)
+        fork = forks.Fork(["replay", "./film"], environment(tmp_path), tmp_path, [nothing.fileno()] * 3)
     assert fork.poll() is None
     with pytest.raises(subprocess.TimeoutExpired):
         fork.wait(0.05)
@@ -85,11 +85,11 @@ def test_command_that_forks_is_called_as_ours_is(tmp_path: Path) -> None:
     ],
 )
 def test_command_that_must_not_fork_does_not(tmp_path: Path, variables: dict[str, str | None], forked: bool) -> None:
-    os.mkfifo(tmp_path / "settings")
+    os.mkfifo(tmp_path / "film")
     env = {name: value for name, value in (environment(tmp_path) | variables).items() if value is not None}
-    words = [forks.command(tmp_path), "config", "--config", "settings"]
+    words = [forks.command(tmp_path), "replay", "./film"]
     with subprocess.Popen(words, env=env, cwd=tmp_path) as process:
-        with open(tmp_path / "settings", "w"):  # once it reads them
+        with open(tmp_path / "film", "w"):  # once it is read
             told = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
         process.wait()
     assert ("-m" not in told) == forked

@@ -665,7 +665,8 @@ def test_at_a_terminal_of_a_person_an_address_is_told(state_dir: Path, key: dict
         (["--http", "0.0.0.0:0", "--no-token"], 4, "other machines"),
         (["--http", "nowhere"], 2, "no address"),
         (["--no-token"], 2, "for --http"),
-        (["--http", "127.0.0.1:0", "--token-file", "/dev/null"], 4, "Others may read"),
+        (["--http", "127.0.0.1:0", "--token-file", "/dev/null"], 2, "no regular file"),
+        (["--http", "127.0.0.1:0", "--token-file", "/etc/passwd"], 4, "Others may read"),
     ],
 )
 def test_what_it_does_not_start_with(state_dir: Path, words: list[str], status: int, said: str):

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from tmuxmcp.nodes.fleetfile import FleetFile
 
 
 def put_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
+    with socket.socket(socket.AF_UNIX) as made, tempfile.TemporaryDirectory() as short:
+        made.bind(f"{short}/s")  # its path must be short
+        os.rename(f"{short}/s", path)
 
 
 def written(data: bytes) -> Callable[[Path], object]:

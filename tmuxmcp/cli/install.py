@@ -31,6 +31,7 @@ from tmuxmcp.clients import (
     McpClient,
     Scope,
     StartedServer,
+    TrustFound,
     edited,
     masked,
     read,
@@ -38,7 +39,6 @@ from tmuxmcp.clients import (
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument, IoError
 from tmuxmcp.faces.tokens import only_token
-from tmuxmcp.foldertrust import TrustFound
 from tmuxmcp.machine.atomically import write_atomically
 
 NOT_INSTALLED = ("/archive-v0/", "/builds-v0/")

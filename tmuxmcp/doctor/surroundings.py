@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tmuxmcp.clients import CLIENTS, URL_KEYS, McpClient, servers
+from tmuxmcp.clients import CLIENTS, URL_KEYS, McpClient, TrustFound, servers
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.limits import SandboxWish
 from tmuxmcp.contract.secrets import Secret
@@ -21,7 +21,6 @@ from tmuxmcp.doctor.check import DoctorCheck
 from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.faces.address import is_loopback, parse_address
 from tmuxmcp.faces.tokens import OWN_TOKEN_FILE, TOKEN_VARIABLE, load_tokens
-from tmuxmcp.foldertrust import TrustFound
 from tmuxmcp.machine.filesystem import file_system_of
 from tmuxmcp.machine.ourselves import shown_above
 from tmuxmcp.machine.secretvalue import check_source

@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from pkgutil import resolve_name
 from typing import Any
 
 import ray
@@ -31,6 +32,9 @@ DOOR_LOOK_S = 5.0
 
 DOOR_SILENT_S = 15.0
 """So long it may be silent then."""
+
+OPENS_DOOR = "tmuxmcp.app:open_door"
+"""What opens a door's home: of a room above, and so by its name."""
 
 DOOR_FIRST_S = 5.0
 """So long a door has to say that it is there, before it is sent anything."""
@@ -187,9 +191,9 @@ class BridgeServer:
             case "take_away":
                 await asyncio.to_thread(doors.take_away, head["node"])
             case "make":
-                from tmuxmcp.app import open_door  # late: it brings the broker
-
-                await asyncio.to_thread(doors.make, head["node"], open_door)
+                await asyncio.to_thread(
+                    doors.make, head["node"], resolve_name(OPENS_DOOR)
+                )  # late: it brings the broker
         return b""
 
     def tell(self, head: Head, body: bytes = b"") -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tmuxmcp.clients import CLIENTS
-from tmuxmcp.foldertrust import Trust
+from tmuxmcp.clients import CLIENTS, Trust
 
 OFF = {"security": {"folderTrust": {"enabled": False}}}
 ON = {"security": {"folderTrust": {"enabled": True}}}
