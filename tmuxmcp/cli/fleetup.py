@@ -54,7 +54,7 @@ class DoorOutcome:
 def up(options: argparse.Namespace) -> int:
     """Start the first machine, if it is named; have all machines have a door of this version."""
     from tmuxmcp.nodes import secret
-    from tmuxmcp.nodes.ray import cluster_of, need_ray
+    from tmuxmcp.nodes.ray import cluster_of, need_ray, own
 
     settings = _settings(options)
     need_ray()
@@ -69,7 +69,8 @@ def up(options: argparse.Namespace) -> int:
         if not options.dry_run:
             _check_free(settings)
         _start(options, settings, "")
-        return _stay(options, settings, _hang(options, settings, "auto", ""))
+        ours = own.head_address(settings.state_dir) or "auto"  # of several clusters here
+        return _stay(options, settings, _hang(options, settings, ours, ""))
     return _hang(options, settings, cluster_of(address), "")
 
 
