@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+import psutil
 import pytest
 
 from tests.cli.test_cli import own_command_line
@@ -19,7 +20,9 @@ def cli():
         cli("new", "--name", "x", "bash")
         cli("run", "-s", "x", "cd /usr; (exit 3)", status=3)
         cli("run", "-s", "x", "echo 'two\nlines'\npwd")
+        server = psutil.Process(int(cli.tmux("display-message", "-p", "#{pid}").stdout))
         cli.tmux("kill-server")
+        server.wait(20)
         yield cli
 
 

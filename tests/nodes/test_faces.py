@@ -265,7 +265,8 @@ def test_the_command_line_waits_on_where_a_machine_waits_no_longer(state_dir: Pa
         long("send", "4", "--enter")
         run_command_line(state_dir, "send", *fleet, "slow@n1", "sleep 1.2; (exit 3)", "--enter", "--wait", "none")
         ended = json.loads(long("read", "--wait", "command", "--json"))
-        assert (ended["outcome"], ended["command"]["exit_code"], ended["effective_timeout_ms"]) == ("command", 3, None)
+        assert ended["outcome"] == "command", ended
+        assert (ended["command"]["exit_code"], ended["effective_timeout_ms"]) == (3, None)
     finally:
         service.stop()
         end_server(place)

@@ -556,7 +556,7 @@ def test_keys_that_a_phone_lacks_are_tapped(phone: browser.Page, service: Servic
         assert (phone.value(TOO_WIDE), phone.value(TOO_LOW)) == ([], [])
     for key in ("Esc", "Tab", "Ctrl"):
         tap(phone, key)
-    assert phone.value("document.querySelector('.touch-keys [aria-pressed=true]').textContent") == "Ctrl"
+    phone.until("document.querySelector('.touch-keys [aria-pressed=true]')?.textContent == 'Ctrl'")
     phone.call("Input.insertText", text="c")  # as a keyboard on the screen types: no key is told
     assert phone.value("document.querySelector('.touch-keys [aria-pressed=true]')") is None
     for key in "←↓↑→":
