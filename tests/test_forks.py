@@ -84,12 +84,18 @@ def test_command_that_forks_is_called_as_ours_is(tmp_path: Path) -> None:
         ({"PYTHONDEVMODE": "1"}, False),
     ],
 )
-def test_command_that_must_not_fork_does_not(tmp_path: Path, variables: dict[str, str | None], forked: bool) -> None:
-    os.mkfifo(tmp_path / "film")
-    env = {name: value for name, value in (environment(tmp_path) | variables).items() if value is not None}
-    words = [forks.command(tmp_path), "replay", "./film"]
-    with subprocess.Popen(words, env=env, cwd=tmp_path) as process:
-        with open(tmp_path / "film", "w"):  # once it is read
-            told = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
-        process.wait()
+def test_command_that_must_not_fork_does_not(
+    tmp_path: Path, state_dir: Path, variables: dict[str, str | None], forked: bool
+) -> None:
+    given = environment(tmp_path, TMUXMCP_STATE_DIR=str(state_dir)) | variables
+    env = {name: value for name, value in given.items() if value is not None}
+    words = [forks.command(tmp_path), "serve"]
+    with subprocess.Popen(words, env=env, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(b"no request\n")
+        process.stdin.flush()
+        assert b"-32700" in process.stdout.readline()
+        told = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")  # while it waits for more
+        process.stdin.close()
     assert ("-m" not in told) == forked
