@@ -1058,3 +1058,20 @@ def test_attach_finds_a_session_that_was_renamed(cli):
     assert cli.json("attach", "x")["argv"][-1] == "=x"
     assert cli.tmux("rename-session", "-t", "=x", "theirs").returncode == 0
     assert cli.json("attach", "x")["argv"][-1] == "=theirs"
+
+
+def test_directory_that_was_removed(cli):
+    """A new session says so, as it would begin there; what needs no directory works."""
+    gone = cli.home / "gone"
+
+    def there(*words: str) -> subprocess.CompletedProcess[str]:
+        gone.mkdir()
+        argv = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(gone), *COMMAND, *words]
+        return subprocess.run(argv, env=cli.env, capture_output=True, text=True, check=False, timeout=SOON_S)
+
+    refused = there("new", "--name", "a", "bash")
+    assert "Our own working directory was removed. Hint: Give an absolute path as --cwd." in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert there("new", "--name", "a", "--cwd", str(cli.home), "bash").returncode == 0
+    assert there("run", "a", "echo here").stdout == "here\n"
+    assert "INTERNAL" not in there("doctor").stderr
