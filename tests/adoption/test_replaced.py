@@ -8,14 +8,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.adoption.test_levels import needs
 from tests.adoption.test_run import begin, told
-from tests.conftest import eventually, until_exists
+from tests.conftest import eventually, stop_with_children, until_exists
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import NotAShell, SessionBusy
+from tmuxmcp.sessions.levels import is_own_replaced
 
 pytestmark = pytest.mark.anyio
 
@@ -205,3 +208,24 @@ async def test_a_wait_for_what_put_a_shell_into_the_own_one_s_place_ends(broker:
     told = await broker.read(session_id="a", wait_for="command")
     assert told.command
     assert (told.outcome, told.command.text, told.command.exit_code) == ("left", "exec zsh -f", None)
+
+
+@needs("zsh")
+async def test_a_wait_ends_once_the_log_holds_what_the_own_shell_said_last(broker: Broker):
+    """The kernel tells sooner that another program has its place than the log that a command began."""
+    await broker.create_session("bash", name="a")
+    session = broker.registry.sessions["a"]
+    writer = stop_with_children(int(session.directory.sink.read_text().split()[0]))
+    await broker.send("exec zsh -f", session_id="a", enter=True, read="none")
+    await eventually(lambda: is_own_replaced(session.pid or 0))
+    ended: list[r.ReadResult] = []
+
+    async def wait() -> None:
+        ended.append(await broker.read(session_id="a", wait_for="command"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.sleep(0.3)
+        for process in writer:
+            process.resume()
+    assert (ended[0].outcome, ended[0].command and ended[0].command.text) == ("left", "exec zsh -f")

@@ -80,7 +80,8 @@ class AwaitedCommand:
         """What has become of it; None: it goes on."""
         runs = look.shell.state is ShellState.RUNNING and not look.replaced
         if not look.marks and self.number is None and not runs:
-            return NOTHING
+            # Where another program has the own shell's place, the log may lack what that said last.
+            return None if self.session.meta.marks and not await all_logged(self.session, look.size) else NOTHING
         if not look.marks and runs and look.ready and await all_logged(self.session, look.size):
             await note_prompt(self.session, look)  # a shell at its prompt in the own one's place ends what that ran
         self._shells |= {number: level.nonce for number, level in self.session.commands.running_in(look).items()}
