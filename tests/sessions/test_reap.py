@@ -21,6 +21,7 @@ from tmuxmcp.errors import MaxSessions
 from tmuxmcp.sessions.inputrequests import settle, waiting
 from tmuxmcp.sessions.life import EndCause
 from tmuxmcp.sessions.reap import ORPHAN_IDLE_S, AgeLimits, DueEnd, SessionAge, due
+from tmuxmcp.sessions.registry import Registry
 
 pytestmark = pytest.mark.anyio
 
@@ -174,3 +175,27 @@ async def test_abandoned_session_makes_no_room_while_a_person_has_to_do_with_it(
         assert not await makes_room(broker)
         assert settle(session, waiting(session)[0].id, "cancelled")
     assert await makes_room(broker)
+
+
+async def test_nothing_looks_on_once_what_it_needs_is_closed(
+    state_dir: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tmux may have answered a look just as the broker lets go."""
+    answered, asking, went_on = anyio.Event(), anyio.Event(), list[Registry]()
+
+    async def look_again(registry: Registry) -> None:
+        asking.set()
+        await answered.wait()
+        went_on.append(registry)
+
+    close = Registry.close
+
+    def answer_and_close(registry: Registry) -> None:
+        answered.set()
+        close(registry)
+
+    monkeypatch.setattr(Registry, "look_again", look_again)
+    monkeypatch.setattr(Registry, "close", answer_and_close)
+    async with Broker.open(BrokerSettings(state_dir=state_dir)):
+        await asking.wait()
+    assert not went_on

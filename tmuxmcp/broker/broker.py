@@ -135,12 +135,12 @@ class Broker(Operations):
         seen: SizesSeen | None = None
         making = broker._making = CheckpointMaker(broker.registry) if keeps_times else None
         # tmux.sock first: two brokers that start at once must agree on one server.
-        async with anyio.create_task_group() as task_group:
+        async with broker._connections() as connections, anyio.create_task_group() as task_group:
             try:
                 with broker.gate.telling_what_is_missing():
-                    await broker.tmux.open(task_group)
+                    await broker.tmux.open(connections)
                     make_directory(sessions_dir(settings.state_dir))
-                    task_group.start_soon(broker.watcher.run)
+                    connections.start_soon(broker.watcher.run)
                     repair = Repair(broker.watcher, broker.registry.session_of, settings.log_max_bytes)
                     task_group.start_soon(repair.run)
                     await broker.registry.adopt()
@@ -171,7 +171,16 @@ class Broker(Operations):
                     seen.note()
                 if making:
                     making.close()
-                broker._close()
+                task_group.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def _connections(self) -> AsyncIterator[anyio.abc.TaskGroup]:
+        """Tasks that all others need, with what is open: closed once those have ended, which may go on for a step."""
+        async with anyio.create_task_group() as task_group:
+            try:
+                yield task_group
+            finally:
+                self._close()
                 task_group.cancel_scope.cancel()
 
     async def do(self, request: Request[R], call: Call | None = None) -> R:
