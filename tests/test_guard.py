@@ -6,15 +6,17 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import psutil
 import pytest
 
+import tmuxmcp
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
@@ -344,3 +346,30 @@ def test_only_the_screen_imports_pyte():
     package = Path(tmuxmcp.__file__).parent
     holders = [file for file in package.rglob("*.py") if "import pyte" in file.read_text()]
     assert holders == [package / "terminal" / "screen.py"]
+
+
+MOST_FILES = 60
+"""Through so many files a command goes, from `Broker.do` into the shell and back: who changes `run` reads them."""
+
+
+async def test_a_command_goes_through_few_files(broker: Broker):
+    await broker.create_session("bash", name="a")
+    for _ in range(3):
+        await broker.run("true", "a")
+    package = str(Path(tmuxmcp.__file__).parent)
+    called: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(package):
+            called[file.removeprefix(package + "/")][frame.f_code.co_qualname] += 1
+
+    sys.setprofile(count)
+    try:
+        await broker.run("true", "a")
+    finally:
+        sys.setprofile(None)
+    path = "\n".join(f"{file}: {', '.join(names)}" for file, names in called.items())
+    print(path)
+    assert "running/run.py" in called
+    assert len(called) <= MOST_FILES, path
