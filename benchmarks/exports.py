@@ -11,12 +11,12 @@ from pathlib import Path
 
 from benchmarks.common import Row, workshop
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
-from tmuxmcp.record.exporting import FORMATS, Export, ExportOptions
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.recordings import RecordedSession, WantedStretch
-from tmuxmcp.record.timingwriter import TimingWriter
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.record.past.exporting import FORMATS, Export, ExportOptions
+from tmuxmcp.record.past.recordings import RecordedSession, WantedStretch
+from tmuxmcp.record.past.timingwriter import TimingWriter
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.stream import Stream
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpora" / "vim.raw"
 

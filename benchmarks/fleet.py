@@ -18,7 +18,7 @@ import tmuxmcp
 from benchmarks.common import Row, workshop
 from tmuxmcp.config import Settings
 from tmuxmcp.contract import requests as q
-from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.contract.errors import TmuxMcpError
 
 NODES = ("n1", "n2", "n3")
 TOKEN = "0123456789abcdef0123456789abcdef"

@@ -24,7 +24,7 @@ import psutil
 
 from benchmarks.common import Row, workshop
 from benchmarks.service import Rpc, serving, share
-from tmuxmcp.page.codes import make_code
+from tmuxmcp.faces.page.codes import make_code
 
 FLOOD = "yes 0123456789012345678901234567890123456789012345678 | head -c 10000000"
 

@@ -23,9 +23,9 @@ import anyio
 
 from benchmarks.common import Row, workshop
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import NotRetained
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import NotRetained
-from tmuxmcp.record.checkpoints import Checkpoints
+from tmuxmcp.record.past.checkpoints import Checkpoints
 from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.session import Session
 

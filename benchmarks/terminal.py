@@ -10,8 +10,8 @@ from pathlib import Path
 import pyte
 
 from benchmarks.common import Row
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.stream import Stream
 
 CORPORA = Path(__file__).parent.parent / "tests" / "corpora"
 COLS, ROWS = 120, 40

@@ -24,7 +24,7 @@ from benchmarks.common import Row, workshop
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.timing import Times
+from tmuxmcp.record.past.timing import Times
 
 FLOOD = "yes 0123456789012345678901234567890123456789012345678 | head -c {bytes}"
 LINE = "0123456789" * 8

@@ -1,8 +1,9 @@
 """Records tests/corpora: what real programs print in a real tmux, and what tmux shows of it.
 
 Each program is started from a bash with a neutral prompt, in a home of its own. NAME.raw holds the bytes of the pane;
-NAME.json holds its first size and, by offset, each look at it (what `terminal/seed.py` takes) and each change of size
-with the look right after it. Nothing of this machine may get into them: that is checked, and ends the script.
+NAME.json holds its first size and, by offset, each look at it (what `terminal/emulator/seed.py` takes) and each
+change of size with the look right after it. Nothing of this machine may get into them: that is checked, and ends the
+script.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT
+from tmuxmcp.terminal.emulator.looked import SCREEN_STATE_FORMAT
 
 CORPORA = Path(__file__).resolve().parent.parent / "tests" / "corpora"
 HOME = Path("/home/user")

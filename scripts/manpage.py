@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import tmuxmcp
-from tmuxmcp.cli import arguments
-from tmuxmcp.cli.helptext import COMMON_OPTIONS, row, word_of
 from tmuxmcp.config import VARIABLE_PREFIX, Settings
+from tmuxmcp.faces.cli import arguments
+from tmuxmcp.faces.cli.helptext import COMMON_OPTIONS, row, word_of
 
 HANGING = 24
 """Columns by which what an option means is indented."""

@@ -17,15 +17,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tmuxmcp import errors
-from tmuxmcp.cli import arguments
-from tmuxmcp.cli.helptext import word_of
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, home
-from tmuxmcp.contract import results
+from tmuxmcp.contract import errors, results
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation, Seldom
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, TOOL_SETS
 from tmuxmcp.faces import rpc
+from tmuxmcp.faces.cli import arguments
+from tmuxmcp.faces.cli.helptext import word_of
 from tmuxmcp.faces.mcp import select
 from tmuxmcp.faces.metrics import METRICS
 from tmuxmcp.terminal.keys import parse_keys

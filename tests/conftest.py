@@ -32,9 +32,9 @@ from jsonschema import Draft202012Validator
 from tests.probes import explained
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate import parsing as parsing_module
-from tmuxmcp.gate.parsing import Parsing
-from tmuxmcp.gate.shelltext import SimpleCommand
+from tmuxmcp.gate.policy import parsing as parsing_module
+from tmuxmcp.gate.policy.parsing import Parsing
+from tmuxmcp.gate.policy.shelltext import SimpleCommand
 
 EXAMPLES = int(os.environ.get("TMUXMCP_TEST_EXAMPLES", "0"))
 """Examples for each property, drawn at random; 0: a hundred of them, the same in every run."""

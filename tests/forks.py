@@ -305,20 +305,20 @@ def _make_all_ready() -> None:
 
     import tmuxmcp.app
     import tmuxmcp.broker.broker
-    import tmuxmcp.cli
-    import tmuxmcp.doctor
+    import tmuxmcp.broker.programs.machine
+    import tmuxmcp.faces.cli
+    import tmuxmcp.faces.cli.doctor
     import tmuxmcp.faces.http
     import tmuxmcp.faces.listener
     import tmuxmcp.faces.mcp
     import tmuxmcp.faces.stdio
-    import tmuxmcp.programs.machine
     import tmuxmcp.sessions.spare
-    from tmuxmcp import latedataclass
+    from tmuxmcp.contract import latedataclass
     from tmuxmcp.contract.operations import OPERATIONS
 
     for name in ("anyio._backends._asyncio", "libtmux", "pydantic._internal._serializers"):
         importlib.import_module(name)
-    for module in pkgutil.iter_modules(tmuxmcp.cli.__path__, "tmuxmcp.cli."):
+    for module in pkgutil.iter_modules(tmuxmcp.faces.cli.__path__, "tmuxmcp.faces.cli."):
         importlib.import_module(module.name)
     if sys.platform == "linux":
         inotify_simple.INotify().close()  # the first one asks ldconfig for the C library

@@ -19,11 +19,11 @@ from tests.clients import installed
 from tests.conftest import SLOW
 from tests.terminal.films import film_of
 from tests.terminal.test_corpora import NAMES, Recording
-from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Film, FilmEvent, FilmOutput, FilmResize
-from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.stream import Stream
+from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmOutput, FilmResize
 from tmuxmcp.terminal.snapshot import Snapshot
-from tmuxmcp.terminal.stream import Stream
 
 BUNDLE = "node_modules/asciinema-player/dist/bundle"
 

@@ -19,11 +19,11 @@ import pytest
 import tmuxmcp
 from tests.agent import Agent, an_agent
 from tests.cases import for_each
-from tmuxmcp.cli import main
-from tmuxmcp.cli.arguments import parse
 from tmuxmcp.config import Settings
+from tmuxmcp.contract.errors import all_errors
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.errors import all_errors
+from tmuxmcp.faces.cli import main
+from tmuxmcp.faces.cli.arguments import parse
 from tmuxmcp.faces.mcp import as_tool, select
 
 NEEDED: Any = object()

@@ -135,7 +135,7 @@ def test_a_tmux_that_stands_still_is_ended_all_the_same(place):
     words = f"tmux -S{state}/tmux.sock -f/dev/null new-session -d ; display-message -p #{{pid}}"
     server = psutil.Process(int(subprocess.run(words.split(), capture_output=True, check=True).stdout))
     server.suspend()  # whoever began it has not written its number down
-    code = "import pathlib, sys; from tmuxmcp.demo import clean_up; clean_up(pathlib.Path(sys.argv[1]))"
+    code = "import pathlib, sys; from tmuxmcp.faces.cli.demo import clean_up; clean_up(pathlib.Path(sys.argv[1]))"
     done = subprocess.run([sys.executable, "-c", code, state], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
     assert done.returncode == 0
     assert not left_running(state)

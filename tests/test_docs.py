@@ -18,12 +18,12 @@ from tests import forks
 from tests.conftest import SLOW, end_server
 from tests.service import a_service
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.cli.arguments import VERBS
-from tmuxmcp.clients import CLIENTS
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import all_errors
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.errors import all_errors
+from tmuxmcp.faces.cli.arguments import VERBS
+from tmuxmcp.faces.cli.clients import CLIENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -22,7 +22,8 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.commands import CommandFile, EndedCommand
-from tmuxmcp.terminal import capture, marks
+from tmuxmcp.terminal import marks
+from tmuxmcp.terminal.emulator import capture
 from tmuxmcp.tmux.control import ControlClient
 
 pytestmark = pytest.mark.anyio
@@ -247,16 +248,16 @@ def modules_of(code: str) -> set[str]:
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import tmuxmcp", {"pydantic", "anyio", "mcp", "tmuxmcp.errors"}),
-        ("import tmuxmcp.cli", {"pydantic", "mcp", "asyncio"}),
+        ("import tmuxmcp", {"pydantic", "anyio", "mcp", "tmuxmcp.contract.errors"}),
+        ("import tmuxmcp.faces.cli", {"pydantic", "mcp", "asyncio"}),
         ("import tmuxmcp.broker.broker", {"mcp", "pydantic_settings", "libtmux", "pyte", "regex"}),
         ("import tmuxmcp.config", {"tmuxmcp.contract.results", "tmuxmcp.contract.requests"}),
         ("import tmuxmcp.app", {"mcp", "libtmux"}),
         (
             "import tmuxmcp.broker.broker",
-            {"tmuxmcp.programs.machine", "tmuxmcp.machine.files", "tmuxmcp.terminal.logtext"},
+            {"tmuxmcp.broker.programs.machine", "tmuxmcp.machine.files", "tmuxmcp.terminal.text.logtext"},
         ),
-        ("import tmuxmcp.doctor", {"mcp", "mcp_types", "uvicorn", "starlette", "h11"}),
+        ("import tmuxmcp.faces.cli.doctor", {"mcp", "mcp_types", "uvicorn", "starlette", "h11"}),
         ("import tmuxmcp.faces.mcp", {"libtmux", "pyte", "prometheus_client", "tmuxmcp.faces.http"}),
     ],
 )
@@ -266,7 +267,7 @@ def test_what_is_not_imported(code: str, absent: set[str]):
 
 LOADED = """
 import sys
-from tmuxmcp import latedataclass
+from tmuxmcp.contract import latedataclass
 from tmuxmcp.__main__ import main
 completed, complete = set(), latedataclass._Late.complete
 latedataclass._Late.complete = lambda late: completed.add(late) or complete(late)
@@ -276,14 +277,14 @@ print(status, sum(name.startswith("tmuxmcp") for name in sys.modules), len(compl
 
 VERBS = [
     # words, most modules of ours, most dataclasses that are completed
-    (["completion", "bash"], 28, 8),
+    (["completion", "bash"], 29, 8),
     (["new", "--name=a", "bash"], 272, 75),
     (["list"], 272, 65),
     (["view", "a"], 272, 65),
     (["read", "a"], 272, 65),
     (["run", "-s", "a", "true"], 272, 75),
     (["history", "a"], 272, 65),
-    (["log", "a"], 152, 45),
+    (["log", "a"], 158, 45),
     (["kill", "--force", "a"], 272, 70),
 ]
 """What a command brings into its process; each module and each dataclass is a part of a millisecond of every start."""
@@ -345,7 +346,7 @@ def test_only_the_screen_imports_pyte():
 
     package = Path(tmuxmcp.__file__).parent
     holders = [file for file in package.rglob("*.py") if "import pyte" in file.read_text()]
-    assert holders == [package / "terminal" / "screen.py"]
+    assert holders == [package / "terminal" / "emulator" / "screen.py"]
 
 
 MOST_FILES = 60
@@ -371,5 +372,5 @@ async def test_a_command_goes_through_few_files(broker: Broker):
         sys.setprofile(None)
     path = "\n".join(f"{file}: {', '.join(names)}" for file, names in called.items())
     print(path)
-    assert "running/run.py" in called
+    assert "shell/run.py" in called
     assert len(called) <= MOST_FILES, path

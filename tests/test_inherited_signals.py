@@ -14,7 +14,7 @@ import pytest
 from tests.agent import Agent, eventually
 from tests.conftest import SLOW
 from tests.service import Service
-from tmuxmcp.sandbox import bubblewrap
+from tmuxmcp.machine.sandbox import bubblewrap
 
 START = """
 import os, signal, sys

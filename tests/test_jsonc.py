@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cases import for_each
-from tmuxmcp import jsonc
+from tmuxmcp.faces.cli import jsonc
 
 ENTRY = {"command": "c", "args": ["serve", "// no comment", ",}"]}
 ZED = """\

@@ -21,7 +21,7 @@ import pytest
 import tmuxmcp
 from benchmarks.wire import Wire
 from tests.conftest import SLOW
-from tmuxmcp import latedataclass
+from tmuxmcp.contract import latedataclass
 from tmuxmcp.terminal.marks import Finished, Mark, Numbers, ShellTrack
 
 
@@ -105,7 +105,7 @@ def test_two_threads_may_need_a_class_at_once():
 def test_every_class_of_the_package_can_be_completed():
     found = 0
     for module in walk_packages(tmuxmcp.__path__, "tmuxmcp."):
-        if module.name in ("tmuxmcp.__main__", "tmuxmcp.launch.begin"):  # which act where they are imported
+        if module.name in ("tmuxmcp.__main__", "tmuxmcp.machine.launch.begin"):  # which act where they are imported
             continue
         try:
             loaded = import_module(module.name)
@@ -124,7 +124,7 @@ def test_what_is_not_used_is_not_made():
     code = """
 import tmuxmcp.sessions.session, dataclasses
 late = vars(tmuxmcp.sessions.session)["Pane"]
-assert isinstance(vars(late)["__dataclass_fields__"], tmuxmcp.latedataclass._DataclassMarker)
+assert isinstance(vars(late)["__dataclass_fields__"], tmuxmcp.contract.latedataclass._DataclassMarker)
 assert len(dataclasses.fields(late)) > 20
 assert isinstance(vars(late)["__dataclass_fields__"], dict)
 """
@@ -155,7 +155,7 @@ def test_what_is_made_ready_need_not_be_made_at_the_first_use(monkeypatch: pytes
 
 COUNTING = """
 import os
-from tmuxmcp import latedataclass
+from tmuxmcp.contract import latedataclass
 from tmuxmcp.__main__ import main
 made = open(os.environ["MADE"], "a", buffering=1)
 complete, make_ready = latedataclass._Late.complete, latedataclass.make_ready

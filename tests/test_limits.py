@@ -9,11 +9,11 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tests.sessions.test_end import alive, numbers
+from tmuxmcp.broker import sending
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import InvalidArgument, ResourceLimit
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, ResourceLimit
-from tmuxmcp.input import sending
 from tmuxmcp.machine import cgroup, inherited
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import end_server
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import SessionExited
+from tmuxmcp.contract.errors import SessionExited
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import GapEvent, UnknownEvent
 

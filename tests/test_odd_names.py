@@ -14,7 +14,7 @@ import pytest
 from tests import conftest
 from tests.agent import Agent, an_agent, eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.launch.shells import bash, record
+from tmuxmcp.machine.launch.shells import bash, record
 
 ALL = pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
 LIKE_SH = pytest.mark.parametrize("program", ["bash", "zsh"])

@@ -218,7 +218,7 @@ def test_a_session_goes_on_when_the_package_that_made_it_is_removed(state_dir: P
     with Agent(state_dir) as first:
         first.run("cd /usr", session_id="kept")
     panes = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout
-    assert f"{old}/tmuxmcp/launch/sink.sh {state_dir}/sessions/kept" in panes
+    assert f"{old}/tmuxmcp/machine/launch/sink.sh {state_dir}/sessions/kept" in panes
     shutil.rmtree(old)
     with Agent(state_dir) as second:
         ran = second.run("pwd; seq 20000; (exit 3)" if shell != "fish" else "pwd; seq 20000; false", session_id="kept")

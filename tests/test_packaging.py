@@ -25,8 +25,8 @@ import tmuxmcp
 from tests.cli.test_completion import ZSH
 from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
-from tmuxmcp.cli.arguments import VERBS
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings
+from tmuxmcp.faces.cli.arguments import VERBS
 
 ROOT = Path(__file__).parents[1]
 KINDS = {".py", ".sh", ".zsh", ".fish", ".html", ".css", ".js", ".svg"}
@@ -195,7 +195,7 @@ def test_bundle_asks_with_defaults_that_are_good(scripts: dict) -> None:
 
 def test_package_consists_of_what_it_runs_on(tracked: set[str]) -> None:
     odd = [name for name in tracked if name.startswith("tmuxmcp/") and Path(name).suffix not in KINDS]
-    assert set(odd) == {"tmuxmcp/py.typed", "tmuxmcp/launch/shell/zsh/.zshenv"}
+    assert set(odd) == {"tmuxmcp/py.typed", "tmuxmcp/machine/launch/shell/zsh/.zshenv"}
 
 
 def test_archives_hold_what_git_tracks_and_nothing_else(built: dict[str, Path], tracked: set[str]) -> None:

@@ -82,7 +82,7 @@ def parser_of(agent: Agent) -> psutil.Process:
     found = []
     for each in agent.server.children():
         with suppress(psutil.Error):  # one that was killed may still be there as a zombie
-            found += [each] if "/gate/parser.py" in " ".join(each.cmdline()) else []
+            found += [each] if "/gate/policy/parser.py" in " ".join(each.cmdline()) else []
     (parser,) = found
     return parser
 
@@ -137,7 +137,7 @@ async def test_broker_that_is_closed_keeps_no_parser(state_dir: Path):
         before = psutil.Process().children()
         await broker.do(RunProcess(["ls"]), Call())
         helpers = {*psutil.Process().children()} - {*before}
-        assert [each for each in helpers if "/gate/parser.py" in " ".join(each.cmdline())]
+        assert [each for each in helpers if "/gate/policy/parser.py" in " ".join(each.cmdline())]
     assert not [each for each in helpers if each.is_running()]
 
 
@@ -428,7 +428,7 @@ def test_declined_question_is_gone(state_dir: Path):
 def test_without_rules_no_parser_is_imported():
     code = "import sys, tmuxmcp.broker.broker, tmuxmcp.faces.mcp; print(*sys.modules)"
     modules = subprocess.check_output([sys.executable, "-c", code], text=True).split()
-    assert not {"tree_sitter", "tmuxmcp.gate.policy", "tmuxmcp.gate.actions"} & set(modules)
+    assert not {"tree_sitter", "tmuxmcp.gate.policy.judge", "tmuxmcp.gate.actions"} & set(modules)
 
 
 # ---- over HTTP -------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ import pytest
 
 from tests.conftest import eventually, newest_fish
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import IncompleteCommand
 from tmuxmcp.contract.results import RunResult
-from tmuxmcp.errors import IncompleteCommand
 
 pytestmark = pytest.mark.anyio
 

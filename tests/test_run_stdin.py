@@ -13,10 +13,10 @@ import pytest
 
 from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import IncompleteCommand, IoError, ResourceLimit, SessionBusy
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import IncompleteCommand, IoError, ResourceLimit, SessionBusy
+from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.record.stdin import LEFT_S, Stdin
-from tmuxmcp.sandbox import sandbox
 
 pytestmark = pytest.mark.anyio
 

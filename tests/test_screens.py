@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.operations import Operations
-from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.faces.text import render
 from tmuxmcp.terminal.widths import version_of
 

@@ -16,7 +16,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.conftest import SLOW, until_exists
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.waiting import nextprompt
+from tmuxmcp.readiness import nextprompt
 
 READY_MS = int(10_000 * SLOW)
 

@@ -15,7 +15,7 @@ from tests import forks
 from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings, load_with_origins
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.tmux.server import check_private_directory
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
 from tests.conftest import SLOW, newest_fish, no_first_run, until_exists
 from tests.exactness import FISH, THROUGH_OTHERS, ZSH
-from tmuxmcp.launch.shells import shell_of
+from tmuxmcp.machine.launch.shells import shell_of
 
 SHELLS = [
     *(

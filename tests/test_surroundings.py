@@ -15,9 +15,15 @@ import pytest
 from tests.agent import eventually
 from tests.conftest import SLOW
 from tmuxmcp.config import Settings, load_settings
-from tmuxmcp.doctor import check_sandbox, surroundings
-from tmuxmcp.doctor.check import DoctorCheck
-from tmuxmcp.doctor.surroundings import check_clients, check_container, check_http, check_tokens, container_kind
+from tmuxmcp.faces.cli.doctor import check_sandbox, surroundings
+from tmuxmcp.faces.cli.doctor.check import DoctorCheck
+from tmuxmcp.faces.cli.doctor.surroundings import (
+    check_clients,
+    check_container,
+    check_http,
+    check_tokens,
+    container_kind,
+)
 
 SECRET = "0123456789abcdef0123456789abcdef"
 
@@ -162,7 +168,7 @@ def test_zombies_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     code = """
 import ctypes, sys
 from pathlib import Path
-from tmuxmcp.doctor import surroundings
+from tmuxmcp.faces.cli.doctor import surroundings
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 surroundings.container_kind = lambda _: "docker"
 surroundings.SERVICE_ANSWER_S = 0.5

@@ -17,13 +17,13 @@ import pytest
 from tests import canaries
 from tests.agent import Agent, ToolFailed, audit_lines, eventually, run_command_line
 from tests.conftest import SLOW, end_server
+from tmuxmcp.broker import secretuse
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import TmuxFailed
 from tmuxmcp.gate.confirmations import Confirmations
-from tmuxmcp.input import secretuse
-from tmuxmcp.readiness.witness import foreground_group
+from tmuxmcp.machine.witness.tty import foreground_group
 
 VALUE = "Canary-7f3a9 'ü\"$x;"
 DIGEST = hashlib.sha256(VALUE.encode()).hexdigest()

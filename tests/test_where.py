@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources import FILES, PACKAGE, nodes
-from tmuxmcp.launch.shells import ADOPTABLE, BY_FILE
+from tmuxmcp.machine.launch.shells import ADOPTABLE, BY_FILE
 
 PAGE = Path(__file__).parents[1] / "docs" / "project" / "contributing.md"
 
@@ -18,10 +18,13 @@ SECTIONS = dict(re.findall(r"^#### (.*?)\n(.*?)(?=^#)", PAGE.read_text(), re.MUL
 
 WORDS = {
     # section: words of what is there now, and files that use such a word for something else
-    "A shell": (("fish", "zsh"), ("cli/arguments.py", "cli/completion.py")),  # shells whose completion is written
+    "A shell": (
+        ("fish", "zsh"),
+        ("faces/cli/arguments.py", "faces/cli/completion.py"),
+    ),  # shells whose completion is written
     "A view": (
         ("diff", "scrollback"),
-        ("git/work.py", "broker/verbs.py", "tmux/panes.py"),
+        ("broker/programs/gitwork.py", "broker/verbs.py", "tmux/panes.py"),
     ),  # git's, the size of tmux's
     "A sandbox level": (("landlock", "bubblewrap"), ()),
     "A file of the session directory": (("out.raw", "events.jsonl"), ()),
@@ -32,22 +35,22 @@ SHELL_NAMES = re.compile(r"(?<![\w.-])(?:" + "|".join(sorted({*BY_FILE, *ADOPTAB
 """`sh` is what starts our scripts."""
 
 NAMED_SHELLS = {
-    "cli/arguments.py": "completes words in three of them",
-    "cli/completion.py": "writes a script for each of these",
+    "faces/cli/arguments.py": "completes words in three of them",
+    "faces/cli/completion.py": "writes a script for each of these",
     "config.py": "a setting is about two of them",
     "contract/guesses.py": "what a model may call `run`",
-    "demo.py": "shows a session in one",
-    "doctor/__init__.py": "says what to write into the settings",
-    "gate/shelltext.py": "reads what they are given, in a process of its own",
-    "gate/variables.py": "which of them run the file that ENV names",
-    "gate/wrapped.py": "runs the command of its arguments",
-    "readiness/kernel.py": "is many programs, most of them no shells",
+    "faces/cli/demo.py": "shows a session in one",
+    "faces/cli/doctor/__init__.py": "says what to write into the settings",
+    "gate/policy/shelltext.py": "reads what they are given, in a process of its own",
+    "gate/policy/variables.py": "which of them run the file that ENV names",
+    "gate/policy/wrapped.py": "runs the command of its arguments",
+    "machine/witness/kernel.py": "is many programs, most of them no shells",
     "record/directory.py": "says what a file is for",
     "terminal/keys.py": "a word for `-`",
     "terminal/modes.py": "pure, and knows programs that are in no record",
-    "terminal/shellscript.py": "pure: in which of them a script is written",
+    "terminal/film/shellscript.py": "pure: in which of them a script is written",
 }
-"""Files outside `launch/` that name shells, and why."""
+"""Files outside `machine/launch/` that name shells, and why."""
 
 
 def files_of(section: str) -> list[str]:
@@ -91,7 +94,7 @@ def names_shells(file: Path) -> bool:
 
 def test_shells_are_named_in_their_records_and_where_there_is_a_reason():
     found = {file.relative_to(PACKAGE).as_posix() for file in FILES if names_shells(file)}
-    assert {each for each in found if not each.startswith("launch/")} == NAMED_SHELLS.keys()
+    assert {each for each in found if not each.startswith("machine/launch/")} == NAMED_SHELLS.keys()
 
 
 def test_an_operation_is_written_where_the_page_says():
@@ -105,5 +108,5 @@ def test_an_operation_is_written_where_the_page_says():
     assert found >= {"contract/requests.py", "contract/operations.py", "broker/verbs.py"}
     assert found - {"contract/requests.py", "contract/operations.py", "broker/verbs.py"} <= {
         "gate/target.py",  # its own shortcut: it asks tmux itself
-        "reading/screenshot.py",
+        "broker/screenshot.py",
     }

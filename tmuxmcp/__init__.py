@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tmuxmcp.config import Settings
     from tmuxmcp.contract import requests, results
     from tmuxmcp.contract.call import Call
+    from tmuxmcp.contract.errors import TmuxMcpError
     from tmuxmcp.contract.operations import Operations
-    from tmuxmcp.errors import TmuxMcpError
 
 _DEFINED_IN = {
     "open_broker": "tmuxmcp.app",
@@ -39,7 +39,7 @@ _DEFINED_IN = {
     "Settings": "tmuxmcp.config",
     "Call": "tmuxmcp.contract.call",
     "Operations": "tmuxmcp.contract.operations",
-    "TmuxMcpError": "tmuxmcp.errors",
+    "TmuxMcpError": "tmuxmcp.contract.errors",
 }
 _MODULES = {"requests": "tmuxmcp.contract.requests", "results": "tmuxmcp.contract.results"}
 

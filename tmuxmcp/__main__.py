@@ -56,7 +56,7 @@ def main() -> int:
     """
     gc.disable()
     try:
-        from tmuxmcp.cli import main as command_line
+        from tmuxmcp.faces.cli import main as command_line
         from tmuxmcp.machine import signals
 
         signals.reset()

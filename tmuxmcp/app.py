@@ -20,11 +20,11 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from tmuxmcp import latedataclass
 from tmuxmcp.config import Settings, home, load_settings
+from tmuxmcp.contract import latedataclass
+from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied, TmuxMcpError, shortage
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import TRACE_LEVEL
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxMcpError, shortage
 from tmuxmcp.gate.redact import Redactor
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.atomically import write_once
@@ -33,11 +33,11 @@ from tmuxmcp.machine.ownfiles import make_directory
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.faces.page.servers import ServedPage
     from tmuxmcp.faces.tokens import Tokens
     from tmuxmcp.nodes.anybroker import AnyBroker
     from tmuxmcp.nodes.fleet import Fleet
     from tmuxmcp.nodes.ray.door import DoorHome
-    from tmuxmcp.page.servers import ServedPage
 
 log = logging.getLogger(__name__)
 
@@ -132,11 +132,11 @@ async def open_door() -> AsyncIterator[DoorHome]:
         IoError, PermissionDenied, InvalidArgument: settings or secret cannot be read.
         TmuxMcpError: as `open_broker`.
     """
+    from tmuxmcp.faces.page.desk import OwnDesk
+    from tmuxmcp.faces.page.routes import page_of
     from tmuxmcp.nodes import secret
     from tmuxmcp.nodes.ray import CONFIG_VARIABLE
     from tmuxmcp.nodes.ray.door import DoorHome
-    from tmuxmcp.page.desk import OwnDesk
-    from tmuxmcp.page.routes import page_of
 
     named = os.environ.get(CONFIG_VARIABLE)
     settings = load_settings(file=Path(named) if named else None)
@@ -161,9 +161,7 @@ def run_stdio(settings: Settings) -> None:
     _begin(settings)
     # All that is imported anywhere below, so that `freeze` keeps it out of every later collection.
     import tmuxmcp.broker.broker
-    import tmuxmcp.faces.mcp
-    import tmuxmcp.faces.stdio
-    import tmuxmcp.programs.machine  # noqa: F401  # as all of these
+    import tmuxmcp.broker.programs.machine  # noqa: F401  # as all of these
 
     gc.freeze()
     gc.enable()
@@ -174,7 +172,7 @@ def run_stdio(settings: Settings) -> None:
 def _traced(settings: Settings) -> AbstractContextManager[None]:
     if not settings.traces:
         return nullcontext()
-    from tmuxmcp import traces
+    from tmuxmcp.faces import traces
 
     return traces.sent()
 
@@ -225,9 +223,7 @@ def run_http(
     """
     setup_logging(settings.log_level, settings.log_format)
     _begin(settings)
-    import tmuxmcp.faces.http
-    import tmuxmcp.faces.listener
-    import tmuxmcp.programs.machine  # noqa: F401  # as all of these
+    import tmuxmcp.broker.programs.machine  # noqa: F401  # as all of these
 
     gc.freeze()
     gc.enable()
@@ -239,11 +235,11 @@ async def serve_http(settings: Settings, no_token: bool, shown: Callable[[Served
     """Serve over HTTP; see `run_http`."""
     from tmuxmcp.faces import http, listener, tokens
     from tmuxmcp.faces.address import parse_address
+    from tmuxmcp.faces.page.codes import AccessSecrets
+    from tmuxmcp.faces.page.desk import desk_of
+    from tmuxmcp.faces.page.routes import Page
+    from tmuxmcp.faces.page.servers import announced
     from tmuxmcp.nodes import secret
-    from tmuxmcp.page.codes import AccessSecrets
-    from tmuxmcp.page.desk import desk_of
-    from tmuxmcp.page.routes import Page
-    from tmuxmcp.page.servers import announced
 
     host, port = parse_address(settings.http)
     given = ourselves.environment().get(tokens.TOKEN_VARIABLE)

@@ -28,10 +28,10 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
+from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.secrets import Secret, check_names
 from tmuxmcp.contract.settings import TOOL_SETS
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.machine.ownfiles import read_toml
 from tmuxmcp.machine.stateid import own_directory
 
@@ -313,7 +313,7 @@ class Settings(BaseSettings):
         if isinstance(value, dict):
             value = [value]
         if isinstance(value, list) and value:
-            from tmuxmcp.gate.rules import parse_policy
+            from tmuxmcp.gate.policy.rules import parse_policy
 
             try:
                 parse_policy(value)

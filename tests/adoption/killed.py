@@ -18,8 +18,8 @@ import anyio
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.running import adopting
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.shell import adopting
 from tmuxmcp.tmux import panes
 
 

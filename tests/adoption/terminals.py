@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.conftest import SLOW
-from tmuxmcp.launch.shells import adopted, adoption
-from tmuxmcp.launch.shells.adoption import ShellKind
+from tmuxmcp.machine.launch.shells import adopted, adoption
+from tmuxmcp.machine.launch.shells.adoption import ShellKind
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, ShellState, ShellTrack
 
 NONCE = "00112233aabbccdd"

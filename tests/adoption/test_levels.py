@@ -17,10 +17,10 @@ from tests.agent import eventually as soon
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import NotAShell, SessionBusy
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import NotAShell, SessionBusy
-from tmuxmcp.running.adopting import leads_to_one_shell
 from tmuxmcp.sessions import session
+from tmuxmcp.shell.adopting import leads_to_one_shell
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from tests.adoption.test_run import told
 from tests.conftest import eventually
 from tests.exactness import ANY_SHELL, LIKE_SH, Row
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import AdoptionFailed, IncompleteCommand
+from tmuxmcp.contract.errors import AdoptionFailed, IncompleteCommand
 
 pytestmark = pytest.mark.anyio
 

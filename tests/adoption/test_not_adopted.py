@@ -18,11 +18,11 @@ import pytest
 
 from tests.conftest import SLOW, TMUX, eventually, newest_fish
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import NotAShell, SessionBusy
-from tmuxmcp.readiness import proven
+from tmuxmcp.contract.errors import NotAShell, SessionBusy
+from tmuxmcp.machine.witness import proven
+from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, may_adopt
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, may_adopt
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from tests.adoption.test_run import begin, told
 from tests.conftest import eventually, stop_with_children, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import NotAShell, SessionBusy
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import NotAShell, SessionBusy
 from tmuxmcp.sessions.levels import is_own_replaced
 
 pytestmark = pytest.mark.anyio

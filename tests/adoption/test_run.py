@@ -11,8 +11,8 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import AdoptionFailed, IncompleteCommand, NotAShell
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import AdoptionFailed, IncompleteCommand, NotAShell
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.adoption.terminals import NONCE, REFUSAL, Terminal
 from tests.conftest import no_first_run
-from tmuxmcp.launch.shells import adoption
+from tmuxmcp.machine.launch.shells import adoption
 
 ARGV = {
     "bash": ["bash", "--norc", "--noprofile"],

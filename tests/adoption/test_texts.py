@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tmuxmcp.launch.shells import adoption
-from tmuxmcp.launch.shells.adoption import Dialect
+from tmuxmcp.machine.launch.shells import adoption
+from tmuxmcp.machine.launch.shells.adoption import Dialect
 
 NONCE = "00112233aabbccdd"
 

@@ -22,9 +22,9 @@ from tests.agents.model import Model, Step, served
 from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
 from tests.service import TOKENS, a_service
-from tmuxmcp.cli import main
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS
+from tmuxmcp.faces.cli import main
 from tmuxmcp.faces.mcp import select
 
 pytestmark = pytest.mark.slow

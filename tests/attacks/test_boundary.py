@@ -14,13 +14,13 @@ import pytest
 from tests.sandbox.test_sandbox import BEST
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument, PathOutsideRoot, PolicyDenied, TmuxMcpError
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, REGISTERED, Acts, Request, operation
 from tmuxmcp.contract.results import WriteFileResult
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, PathOutsideRoot, PolicyDenied, TmuxMcpError
-from tmuxmcp.sandbox import sandbox
-from tmuxmcp.sandbox.project import roots_of
+from tmuxmcp.machine.sandbox import sandbox
+from tmuxmcp.machine.sandbox.project import roots_of
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.sandbox.test_sandbox import LEVELS, STRONG, levels
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import (
+from tmuxmcp.broker.programs import inside
+from tmuxmcp.contract.errors import (
     FileMissing,
     InvalidArgument,
     IoError,
@@ -23,11 +23,11 @@ from tmuxmcp.errors import (
     TmuxMcpError,
     Unsupported,
 )
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine import filework, process
 from tmuxmcp.machine.files import Files
 from tmuxmcp.machine.output import HeadAndTail
-from tmuxmcp.programs import inside
-from tmuxmcp.sandbox import sandbox
+from tmuxmcp.machine.sandbox import sandbox
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from tests.adoption.test_run import begin
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import SessionBusy
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import SessionBusy
-from tmuxmcp.sandbox import sandbox
+from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.sessions.session import Session
 
 pytestmark = pytest.mark.anyio

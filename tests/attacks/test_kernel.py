@@ -17,12 +17,13 @@ import pytest
 
 from tests.conftest import eventually
 from tests.sandbox.test_sandbox import BEST, LEVELS, levels
+from tests.sources import PACKAGE
 from tests.test_limits import needs
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.contract.limits import Limits, SandboxLevel
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import Unsupported
-from tmuxmcp.sandbox import bubblewrap, landlock, sandbox, seccomp
+from tmuxmcp.machine.sandbox import bubblewrap, landlock, sandbox, seccomp
 
 pytestmark = pytest.mark.anyio
 
@@ -381,9 +382,9 @@ FORBIDS = {
 LOOK = """
 import json, sys
 from tmuxmcp.broker.health import _confinement
-from tmuxmcp.doctor import check_sandbox
-from tmuxmcp.errors import Unsupported
-from tmuxmcp.sandbox import sandbox
+from tmuxmcp.faces.cli.doctor import check_sandbox
+from tmuxmcp.contract.errors import Unsupported
+from tmuxmcp.machine.sandbox import sandbox
 def refusal():
     try:
         return sandbox.choose("required")
@@ -429,7 +430,7 @@ def test_where_the_machine_forbids_namespaces_required_is_refused_and_auto_says_
 async def test_within_a_sandbox_no_better_one_than_landlock_is_promised(boxed: Broker, tmp_path: Path) -> None:
     """A tmuxmcp that runs within: what is told there is tried there, under the filter of system calls."""
     (tmp_path / "project" / "look.py").write_text(LOOK)
-    package = Path(sandbox.__file__).parent.parent  # of a place that may be hidden within
+    package = PACKAGE  # of a place that may be hidden within
     shutil.copytree(package, tmp_path / "project" / "tmuxmcp")
     ran = await run(boxed, f"{sys.executable} look.py >look.json")
     assert ran.exit_code == 0, ran.output

@@ -19,8 +19,8 @@ import pytest
 from tests.agent import ANEW, Agent, ToolFailed, eventually
 from tests.conftest import a_state_dir
 from tests.service import SLOW, TOKEN_FILE, TOKENS, Service
-from tmuxmcp.sandbox import landlock
-from tmuxmcp.sandbox.sandbox import best
+from tmuxmcp.machine.sandbox import landlock
+from tmuxmcp.machine.sandbox.sandbox import best
 
 CANARIES = {
     name: f"canary-{number}-of-ours"
@@ -209,7 +209,7 @@ LEVELS = [
 
 WITHOUT_BUBBLEWRAP = """
 import sys
-from tmuxmcp.sandbox import bubblewrap
+from tmuxmcp.machine.sandbox import bubblewrap
 bubblewrap.find = lambda: None
 from tmuxmcp.__main__ import main
 sys.exit(main())

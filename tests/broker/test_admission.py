@@ -14,9 +14,9 @@ from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
+from tmuxmcp.contract.errors import ResourceLimit
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Read, Send
-from tmuxmcp.errors import ResourceLimit
 
 ONE = Call(caller="one")
 

@@ -20,7 +20,7 @@ from tests.broker.killed_call import POINTS
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
-from tmuxmcp.errors import InvalidArgument, NotAShell, OutcomeUnknown, SessionBusy, Unauthorized
+from tmuxmcp.contract.errors import InvalidArgument, NotAShell, OutcomeUnknown, SessionBusy, Unauthorized
 from tmuxmcp.record.notedcalls import LONGEST_RESULT
 
 pytestmark = pytest.mark.anyio

@@ -14,9 +14,9 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import NotAShell, SessionExited, SessionTaken, TmuxFailed
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.requests import Read, Run
-from tmuxmcp.errors import NotAShell, SessionExited, SessionTaken, TmuxFailed
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import leases

@@ -15,9 +15,9 @@ import pytest
 from tests.conftest import SLOW, eventually, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import InvalidArgument, InvalidPattern, SessionExited, SessionNotFound
-from tmuxmcp.readiness.kernel import InputWait
-from tmuxmcp.readiness.witness import TtyWitness
+from tmuxmcp.contract.errors import InvalidArgument, InvalidPattern, SessionExited, SessionNotFound
+from tmuxmcp.machine.witness.kernel import InputWait
+from tmuxmcp.machine.witness.tty import TtyWitness
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.session import Session
 

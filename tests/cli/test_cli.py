@@ -25,15 +25,15 @@ import psutil
 import pytest
 
 import tmuxmcp
-import tmuxmcp.cli
+import tmuxmcp.faces.cli
 from tests import forks
 from tests.agent import eventually
 from tests.conftest import end_server, no_first_run, until_exists
 from tests.person import press
-from tmuxmcp.cli import run
-from tmuxmcp.cli.arguments import VERBS, parse, verb_of
 from tmuxmcp.config import Settings
-from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.faces.cli import run
+from tmuxmcp.faces.cli.arguments import VERBS, parse, verb_of
 
 ROOT = Path(__file__).parents[2]
 SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
@@ -127,7 +127,7 @@ def test_version(cli):
 
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["run", "--help"], ["list", "--help"]], ids=str)
 def test_help_imports_nothing_heavy(cli, words):
-    code = f"import sys, tmuxmcp.cli\ntry: tmuxmcp.cli.main({words!r})\nfinally: print(sorted(sys.modules))"
+    code = f"import sys, tmuxmcp.faces.cli\ntry: tmuxmcp.faces.cli.main({words!r})\nfinally: print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], env=cli.env, capture_output=True, text=True, check=True)
     modules = done.stdout.splitlines()[-1]
     for heavy in ("pydantic", "mcp", "anyio", "asyncio"):
@@ -135,7 +135,7 @@ def test_help_imports_nothing_heavy(cli, words):
 
 
 def test_session_verbs_do_not_import_the_sdk(cli):
-    code = "import sys, tmuxmcp.cli\ntmuxmcp.cli.main(['list'])\nprint(sorted(sys.modules))"
+    code = "import sys, tmuxmcp.faces.cli\ntmuxmcp.faces.cli.main(['list'])\nprint(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], env=cli.env, capture_output=True, text=True, check=True)
     assert "'mcp'" not in done.stdout
 
@@ -154,7 +154,7 @@ def test_every_setting_is_a_flag(cli, verb):
 def test_help_says_something_in_every_line(verb, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     with suppress(SystemExit):
-        tmuxmcp.cli.main([*verb.split(), "--help"])
+        tmuxmcp.faces.cli.main([*verb.split(), "--help"])
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
     assert not re.search(r"  the same$|==", text, re.MULTILINE)
@@ -240,8 +240,8 @@ def test_a_full_disk_is_told_in_one_line(monkeypatch, capsys):
     def full(words):
         raise ExceptionGroup("tasks", [OSError(errno.ENOSPC, "No space left on device")])
 
-    monkeypatch.setattr(tmuxmcp.cli, "parse", full)
-    assert tmuxmcp.cli.main(["list"]) == 1
+    monkeypatch.setattr(tmuxmcp.faces.cli, "parse", full)
+    assert tmuxmcp.faces.cli.main(["list"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("tmuxmcp: IO_ERROR: The disk is full.")
     assert said.count("\n") == 1

@@ -11,9 +11,9 @@ import pytest
 
 from tests.cli.test_cli import CommandLine
 from tests.cli.test_cli_log import begun
-from tmuxmcp.cli import export
-from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import FilmOutput
+from tmuxmcp.faces.cli import export
+from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film.film import FilmOutput
 
 
 def text_of(cast: bytes) -> bytes:

@@ -18,8 +18,8 @@ from tests.cli.test_cli import SOON_S, CommandLine, Terminal
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions import kept
-from tmuxmcp.terminal import logtext
-from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.text import logtext
+from tmuxmcp.terminal.text.plain import plain
 
 
 def begun(cli: CommandLine, name: str, script: str) -> None:
@@ -193,10 +193,10 @@ sys.exit(tmuxmcp.__main__.main())
 @pytest.mark.parametrize(
     ("module", "where"),
     [
-        ("cli", "tmuxmcp.cli.parse = lambda words: exec(text)"),
-        ("errors", "sys.meta_path.insert(0, type('Finder', (), {'find_spec': lambda *_: exec(text)}))"),
+        ("faces.cli", "tmuxmcp.faces.cli.parse = lambda words: exec(text)"),
+        ("contract.errors", "sys.meta_path.insert(0, type('Finder', (), {'find_spec': lambda *_: exec(text)}))"),
         (
-            "cli",
+            "faces.cli",
             "from asyncio.selector_events import BaseSelectorEventLoop as Loop\n"
             "Loop._make_self_pipe = lambda _: exec(text)\n"
             "sys.argv[1:] = ['policy', 'test', 'true']",

@@ -15,11 +15,11 @@ from tests.agent import Agent, eventually
 from tests.cli.test_cli import CommandLine, own_command_line
 from tests.cli.test_cli_log import Following
 from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
-from tmuxmcp.cli.logtimes import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.contract.times import iso, seconds_of
+from tmuxmcp.faces.cli.logtimes import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.recordings import RecordedSession
-from tmuxmcp.record.timing import TimingStep
+from tmuxmcp.record.past.recordings import RecordedSession
+from tmuxmcp.record.past.timing import TimingStep
 
 
 @pytest.fixture(scope="module")

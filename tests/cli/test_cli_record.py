@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from tests.cli.test_cli import CommandLine
-from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import FilmOutput
+from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film.film import FilmOutput
 
 
 def test_a_person_records_a_session(cli: CommandLine, tmp_path: Path) -> None:

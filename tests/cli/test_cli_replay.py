@@ -162,7 +162,7 @@ def test_signals_leave_the_terminal_as_it_was(shared, number):
 
 
 def test_a_defect_leaves_the_terminal_as_it_was(shared):
-    broken = "import sys\nfrom tmuxmcp.cli import main, replay\nreplay.Playback.paint = lambda self: 1 / 0\n"
+    broken = "import sys\nfrom tmuxmcp.faces.cli import main, replay\nreplay.Playback.paint = lambda self: 1 / 0\n"
     (shared.work / "broken.py").write_text(broken + "sys.exit(main())\n")
     words = [sys.executable, str(shared.work / "broken.py")]
     with Watcher(shared, "a.cast", command=words) as watcher:

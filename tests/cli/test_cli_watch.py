@@ -15,10 +15,10 @@ import pytest
 
 from tests.cli.test_cli import COMMAND, SOON_S, CommandLine, Terminal, own_command_line
 from tests.conftest import until_exists
-from tmuxmcp.cli.watch import WATCH_FRAME_S
-from tmuxmcp.terminal.capture import clip
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.faces.cli.watch import WATCH_FRAME_S
+from tmuxmcp.terminal.emulator.capture import clip
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.stream import Stream
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from functools import cache
 import pytest
 
 from tests.sources import FILES, PACKAGE, nodes
-from tmuxmcp.cli.arguments import VERBS as VERBS_THERE_ARE
-from tmuxmcp.cli.arguments import parse
-from tmuxmcp.cli.wording import VERB_OF, in_cli_words
+from tmuxmcp.faces.cli.arguments import VERBS as VERBS_THERE_ARE
+from tmuxmcp.faces.cli.arguments import parse
+from tmuxmcp.faces.cli.wording import VERB_OF, in_cli_words
 
 SILENT = {"cli", "demo", "doctor", "faces", "nodes", "page"}
 """Rooms whose texts are the command line's own, or not printed there."""
@@ -27,7 +27,7 @@ NOT_SAID = {
     "record/excerpt.py",  # stands in the text of a read, which is the same everywhere
     "machine/files.py",  # of the file tools, which the command line has no verbs for
     "contract/guesses.py",  # of arguments that a tool does not have
-    "gate/rules.py",  # names of tools, which policies are written with
+    "gate/policy/rules.py",  # names of tools, which policies are written with
 }
 
 

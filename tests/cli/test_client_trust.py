@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tmuxmcp.clients import CLIENTS, Trust
+from tmuxmcp.faces.cli.clients import CLIENTS, Trust
 
 OFF = {"security": {"folderTrust": {"enabled": False}}}
 ON = {"security": {"folderTrust": {"enabled": True}}}

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.cli.test_cli import COMMAND, SOON_S, own_command_line
-from tmuxmcp.cli.arguments import VERBS
+from tmuxmcp.faces.cli.arguments import VERBS
 
 SHELLS = ["bash", "zsh", "fish"]
 
@@ -147,7 +147,7 @@ def test_ids_are_those_of_list(cli):
 
 
 def test_ids_come_fast(cli):
-    code = "import sys, tmuxmcp.cli\ntmuxmcp.cli.main(['completion', '--sessions'])\nprint(sorted(sys.modules))"
+    code = "import sys, tmuxmcp.faces.cli\ntmuxmcp.faces.cli.main(['completion', '--sessions'])\nprint(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], env=cli.env, capture_output=True, text=True, check=True)
     for heavy in ("pydantic", "mcp", "anyio", "asyncio"):
         assert f"'{heavy}'" not in done.stdout

@@ -23,11 +23,11 @@ from tests.agent import eventually
 from tests.clients import NODE
 from tests.conftest import SLOW, end_server
 from tests.service import TOKENS, Service, a_service
-from tmuxmcp.cli import main
-from tmuxmcp.cli.trying import try_command
-from tmuxmcp.clients import CLIENTS
-from tmuxmcp.clients import servers as servers_in
-from tmuxmcp.errors import IoError
+from tmuxmcp.contract.errors import IoError
+from tmuxmcp.faces.cli import main
+from tmuxmcp.faces.cli.clients import CLIENTS
+from tmuxmcp.faces.cli.clients import servers as servers_in
+from tmuxmcp.faces.cli.trying import try_command
 
 AGENTS = Path(os.environ.get("TMUXMCP_CLIENTS_DIR", "/var/tmp/tmuxmcp-clients")) / "node_modules" / ".bin"
 SCOPES = [(client, scope) for client in CLIENTS for scope in CLIENTS[client].files]

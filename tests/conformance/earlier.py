@@ -9,7 +9,7 @@ from mcp.server import ServerRequestContext
 from mcp.types import SamplingMessage
 
 from tests.conformance.forms import asked, embedded, object_of, picture, prompt, said, sound, tool, words
-from tmuxmcp.errors import IoError
+from tmuxmcp.contract.errors import IoError
 from tmuxmcp.faces.mcp import as_error
 
 Context = ServerRequestContext[Any, Any]

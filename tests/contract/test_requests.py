@@ -8,11 +8,11 @@ import pytest
 from tests.cases import for_each
 from tests.faces.double import EXAMPLES, REQUIRED, RUN, Double
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Seldom
 from tmuxmcp.contract.requests import CreateSession, Read, Run
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
-from tmuxmcp.errors import InvalidArgument
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,8 @@ import pytest
 
 from tests import forks
 from tests.cli.test_cli import COMMAND, SLOWNESS, SOON_S, TMUX, CommandLine, own_command_line
-from tmuxmcp import doctor
+from tests.sources import PACKAGE
+from tmuxmcp.faces.cli import doctor
 from tmuxmcp.machine import proc
 
 SHELLS = [name for name in ("bash", "zsh", "fish") if shutil.which(name)]
@@ -33,7 +34,7 @@ def cli():
 
 PATIENT = f"""
 import sys
-from tmuxmcp import doctor
+from tmuxmcp.faces.cli import doctor
 from tmuxmcp.__main__ import main
 doctor.CHECK_S *= {SLOWNESS}
 sys.exit(main())
@@ -237,7 +238,7 @@ def test_missing_tools_are_named(cli):
 
 
 def test_tools_are_those_that_the_scripts_call():
-    scripts = Path(doctor.__file__).parents[1] / "launch"
+    scripts = PACKAGE / "machine" / "launch"
     text = "".join((scripts / name).read_text() for name in ("launcher.sh", "sink.sh"))
     assert [name for name in doctor.SCRIPT_PROGRAMS if not re.search(rf"\b{name}\b", text)] == []
 
@@ -335,7 +336,7 @@ def test_check_that_hangs_holds_up_nobody(monkeypatch):
 
 LOADED = """
 import sys
-from tmuxmcp import doctor
+from tmuxmcp.faces.cli import doctor
 before = {*sys.modules}
 doctor._bounded = lambda looks: [look() for _, look in looks]
 doctor.diagnose()

@@ -9,13 +9,13 @@ from PIL import Image, ImageChops, ImageSequence, ImageStat
 
 from tests.terminal.films import film_of, printed, recorded
 from tests.terminal.test_frames import made
-from tmuxmcp.drawing.gif import LONGEST_MS, gif
-from tmuxmcp.drawing.palette import palette_of
-from tmuxmcp.drawing.picture import Painter
-from tmuxmcp.drawing.reel import LAST_MS, reel
-from tmuxmcp.drawing.theme import DARK_THEME
 from tmuxmcp.machine import fonts
-from tmuxmcp.terminal.film import Film, FilmOutput, FilmResize
+from tmuxmcp.terminal.drawing.gif import LONGEST_MS, gif
+from tmuxmcp.terminal.drawing.palette import palette_of
+from tmuxmcp.terminal.drawing.picture import Painter
+from tmuxmcp.terminal.drawing.reel import LAST_MS, reel
+from tmuxmcp.terminal.drawing.theme import DARK_THEME
+from tmuxmcp.terminal.film.film import Film, FilmOutput, FilmResize
 
 SMOOTH = 40
 """How far a colour of a letter's smooth edge may be from what it is in a PNG."""

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tmuxmcp.drawing.markup import CELL_HEIGHT, CELL_WIDTH, SVG_MARGIN, html, svg
-from tmuxmcp.drawing.theme import DARK_THEME, drawable, drawn_style
+from tmuxmcp.terminal.drawing.markup import CELL_HEIGHT, CELL_WIDTH, SVG_MARGIN, html, svg
+from tmuxmcp.terminal.drawing.theme import DARK_THEME, drawable, drawn_style
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cursor, Snapshot, Style
 
 RED = Style(fg=(200, 0, 0))

@@ -13,11 +13,11 @@ from PIL import Image, ImageChops
 from tests import browser
 from tests.terminal.films import film_of, printed, recorded
 from tests.terminal.test_frames import made
-from tmuxmcp.drawing.markup import svg, svg_size
-from tmuxmcp.drawing.moving import moving_svg
-from tmuxmcp.drawing.reel import reel
-from tmuxmcp.terminal.film import Film, FilmOutput, FilmResize
-from tmuxmcp.terminal.frames import Frame
+from tmuxmcp.terminal.drawing.markup import svg, svg_size
+from tmuxmcp.terminal.drawing.moving import moving_svg
+from tmuxmcp.terminal.drawing.reel import reel
+from tmuxmcp.terminal.film.film import Film, FilmOutput, FilmResize
+from tmuxmcp.terminal.film.frames import Frame
 
 NAME = "{http://www.w3.org/2000/svg}"
 

@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 from tests.drawing.test_markup import screen, text, wide
-from tmuxmcp.drawing.picture import FONT_SIZE, MOST_PIXELS, PICTURE_MARGIN, Painter, png, size_for
-from tmuxmcp.drawing.theme import DARK_THEME
 from tmuxmcp.machine import fonts
+from tmuxmcp.terminal.drawing.picture import FONT_SIZE, MOST_PIXELS, PICTURE_MARGIN, Painter, png, size_for
+from tmuxmcp.terminal.drawing.theme import DARK_THEME
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot, Style
 
 Rgb = tuple[int, int, int]

@@ -6,10 +6,10 @@ import pytest
 
 from tests.terminal.films import printed, recorded
 from tests.terminal.test_frames import made
-from tmuxmcp.drawing import reel as reels
-from tmuxmcp.drawing.reel import LAST_MS, Reel, reel
-from tmuxmcp.terminal.film import Film
-from tmuxmcp.terminal.frames import Frame
+from tmuxmcp.terminal.drawing import reel as reels
+from tmuxmcp.terminal.drawing.reel import LAST_MS, Reel, reel
+from tmuxmcp.terminal.film.film import Film
+from tmuxmcp.terminal.film.frames import Frame
 
 
 def shown(found: Reel) -> list[tuple[int, list[str]]]:

@@ -17,7 +17,7 @@ from tests.conftest import eventually
 from tests.drawing.test_markup import Text, drawn
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import InvalidArgument, SessionExited, Unsupported
+from tmuxmcp.contract.errors import InvalidArgument, SessionExited, Unsupported
 from tmuxmcp.machine import fonts
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ async def test_png_has_the_colours_of_the_screen(broker: Broker):
     assert len(data) == shot.bytes
     image = Image.open(io.BytesIO(data)).convert("RGB")
     assert image.size == (shot.width, shot.height)
-    from tmuxmcp.drawing.picture import Painter
+    from tmuxmcp.terminal.drawing.picture import Painter
 
     painter = Painter(fonts.find())
     for (row, col), colour in {(2, 3): False, (2, 4): (1, 2, 3), (2, 6): (1, 2, 3), (9, 0): (9, 8, 7)}.items():

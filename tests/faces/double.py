@@ -14,10 +14,10 @@ import anyio
 
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import SessionNotFound
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import Run
-from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.faces.mcp import build_server, only_waits
 from tmuxmcp.faces.stdio import serve
 

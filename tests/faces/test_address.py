@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.faces.address import is_loopback, parse_address
 
 

@@ -5,7 +5,7 @@ import anyio.lowlevel
 import pytest
 
 from tests.conftest import SLOW
-from tmuxmcp.errors import Cancelled, SessionBusy
+from tmuxmcp.contract.errors import Cancelled, SessionBusy
 from tmuxmcp.faces.http import unless
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from tests.conftest import SLOW, eventually
-from tmuxmcp.errors import IoError, PermissionDenied
+from tmuxmcp.contract.errors import IoError, PermissionDenied
 from tmuxmcp.faces import listener
 from tmuxmcp.faces.entrance import KNOW
 from tmuxmcp.faces.listener import bind, hosts_of

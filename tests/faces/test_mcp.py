@@ -17,9 +17,9 @@ from mcp.types import Implementation
 from tests.conftest import SLOW
 from tests.faces.double import EXAMPLES, READ, REQUIRED, RUN, Double, source
 from tmuxmcp import __version__
+from tmuxmcp.contract.errors import TmuxUnavailable
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Seldom
-from tmuxmcp.errors import TmuxUnavailable
 from tmuxmcp.faces import mcp
 from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, as_tool, build_server, lean, select, stdio_identity
 from tmuxmcp.faces.portable import portable

@@ -11,8 +11,8 @@ import pytest
 
 from tests.agent import Agent, audit_lines, eventually, run_command_line
 from tests.service import a_service
+from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.faces.requestid import with_request_id
 
 pytestmark = pytest.mark.anyio

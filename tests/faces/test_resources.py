@@ -14,15 +14,15 @@ from mcp.types import PromptReference, ResourceTemplateReference, ResourceUpdate
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import TmuxUnavailable
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.results import ReadResult
-from tmuxmcp.errors import TmuxUnavailable
 from tmuxmcp.faces import resources
 from tmuxmcp.faces.mcp import build_server
 from tmuxmcp.faces.prompts import RECIPES
 from tmuxmcp.faces.resources import parse_uri
-from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.player import Player
+from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film.player import Player
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 

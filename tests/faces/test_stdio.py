@@ -420,7 +420,9 @@ def test_progress_goes_to_the_token_of_the_call(wire):
 
 
 def test_version_is_told_without_the_sdk():
-    code = "import sys, tmuxmcp.cli\ntry: tmuxmcp.cli.main(['--version'])\nfinally: print(sorted(sys.modules))"
+    code = (
+        "import sys, tmuxmcp.faces.cli\ntry: tmuxmcp.faces.cli.main(['--version'])\nfinally: print(sorted(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("tmuxmcp 0.")
     assert "'pydantic'" not in done.stdout
@@ -522,7 +524,7 @@ def test_trace_names_commands_and_looks_and_not_what_is_typed(serve_command, wir
     server.process.terminate()
     said = server.ends_soon()
     assert re.search(r"TRACE tmuxmcp.tmux.control: tmux [a-z-]+: \d+ lines, \d+ ms", said)
-    assert re.search(r"TRACE tmuxmcp.waiting.wait: \S+: wait for ready at \d+ bytes: (goes on|ready)", said)
+    assert re.search(r"TRACE tmuxmcp.readiness.wait: \S+: wait for ready at \d+ bytes: (goes on|ready)", said)
     assert "typed-and-printed" not in said
 
 

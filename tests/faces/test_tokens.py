@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.faces import tokens as module
 from tmuxmcp.faces.tokens import Tokens, load_tokens, only_token, parse_tokens
 

@@ -24,8 +24,8 @@ from tests.conftest import SLOW, eventually, no_first_run
 from tests.delays import Delays
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import IncompleteCommand, SessionBusy, TimedOut, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import IncompleteCommand, SessionBusy, TimedOut, TmuxMcpError
 from tmuxmcp.sessions.session import Session
 
 pytestmark = pytest.mark.anyio

@@ -18,10 +18,10 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import TmuxMcpError
 
 pytestmark = pytest.mark.anyio
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import TmuxMcpError
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.running import entering
+from tmuxmcp.shell import entering
 
 pytestmark = pytest.mark.anyio
 

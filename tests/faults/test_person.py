@@ -13,8 +13,8 @@ import pytest
 from tests.conftest import SLOW, TMUX
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.launch import shells
+from tmuxmcp.contract.errors import TmuxMcpError
+from tmuxmcp.machine.launch import shells
 
 pytestmark = pytest.mark.anyio
 

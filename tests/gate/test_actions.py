@@ -11,8 +11,8 @@ from tests.conftest import Parsed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Send
 from tmuxmcp.gate.actions import ActionPlace, TypedLine, action_of, line_after, pending_after
-from tmuxmcp.gate.policy import Action
-from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND
+from tmuxmcp.gate.policy.judge import Action
+from tmuxmcp.gate.policy.shelltext import UNKNOWN_COMMAND
 
 SHELL = ActionPlace("a", "/w", "shell_prompt", "bash")
 

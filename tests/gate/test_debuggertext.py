@@ -12,9 +12,9 @@ import pytest
 from tests.conftest import SLOW, Parsed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.gate.actions import ActionPlace, action_of
-from tmuxmcp.gate.debuggertext import gdb_texts
-from tmuxmcp.gate.policy import judge
-from tmuxmcp.gate.rules import parse_policy
+from tmuxmcp.gate.policy.debuggertext import gdb_texts
+from tmuxmcp.gate.policy.judge import judge
+from tmuxmcp.gate.policy.rules import parse_policy
 
 SHELLS = """
 shell touch x

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import Parsed
-from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.gate.policy import Action, judge
-from tmuxmcp.gate.rules import parse_policy
+from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.gate.policy.judge import Action, judge
+from tmuxmcp.gate.policy.rules import parse_policy
 
 REMOVES = r"""
 rm -rf x

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
-from tmuxmcp.gate import parsing as module
-from tmuxmcp.gate.parsing import Parsing
-from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND, SimpleCommand
+from tmuxmcp.gate.policy import parsing as module
+from tmuxmcp.gate.policy.parsing import Parsing
+from tmuxmcp.gate.policy.shelltext import UNKNOWN_COMMAND, SimpleCommand
 from tmuxmcp.machine import helper
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.cases import for_each
 from tests.conftest import Parsed
-from tmuxmcp.gate.shelltext import MOST_CWDS, UNKNOWN_COMMAND, SimpleCommand
+from tmuxmcp.gate.policy.shelltext import MOST_CWDS, UNKNOWN_COMMAND, SimpleCommand
 
 
 def argvs(commands: list[SimpleCommand]) -> list[tuple[str | None, ...]]:

@@ -13,10 +13,10 @@ from tests.conftest import eventually
 from tests.gdb.test_gdb import built
 from tests.sandbox.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import IoError, PathOutsideRoot, PolicyDenied, SessionTaken
 from tmuxmcp.contract.results import GdbCmdResult
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import IoError, PathOutsideRoot, PolicyDenied, SessionTaken
-from tmuxmcp.sandbox import sandbox
+from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.sessions import lease
 
 pytestmark = [

@@ -10,7 +10,7 @@ from tests.git.test_git import made
 from tests.sandbox.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.sandbox import sandbox
+from tmuxmcp.machine.sandbox import sandbox
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tmuxmcp.git import parse, repository
+from tmuxmcp.broker.programs import gitparse as parse
+from tmuxmcp.broker.programs import gitrepository as repository
 
 
 def test_what_was_cut_off_is_left_out():

@@ -14,7 +14,7 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, an_agent
 from tests.git.test_git import git, made, refused
-from tmuxmcp.sandbox import landlock
+from tmuxmcp.machine.sandbox import landlock
 
 SECRET = "CANARY"
 """In all names and texts of what lies outside."""

@@ -10,9 +10,9 @@ import pytest
 
 from tests.faults.test_injection import CANARY, corpus
 from tests.git.test_git import git, made
+from tmuxmcp.broker.programs import gitwork as work
+from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.git import work
 
 
 class Looks:

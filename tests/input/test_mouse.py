@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import InvalidArgument, SessionExited, Unsupported, WrongMode
+from tmuxmcp.contract.errors import InvalidArgument, SessionExited, Unsupported, WrongMode
 
 pytestmark = pytest.mark.anyio
 

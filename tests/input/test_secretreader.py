@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import eventually
-from tmuxmcp.input.secretreader import ReadingProgram, SecretReader, _program
+from tmuxmcp.shell.secretreader import ReadingProgram, SecretReader, _program
 
 SLEEP = os.path.realpath(shutil.which("sleep") or "")
 

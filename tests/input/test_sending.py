@@ -12,9 +12,9 @@ import pytest
 
 from tests.agent import Agent, an_agent, eventually, run_command_line
 from tests.conftest import SLOW
+from tmuxmcp.broker import sending
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import SessionTaken
-from tmuxmcp.input import sending
+from tmuxmcp.contract.errors import SessionTaken
 
 LONG_MS = int(10_000 * SLOW)
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import InvalidArgument, InvalidKey, NoInput
 from tmuxmcp.contract.requests import Send
-from tmuxmcp.errors import InvalidArgument, InvalidKey, NoInput
 from tmuxmcp.gate.actions import pending_after
-from tmuxmcp.input.sequence import TEXTS_BYTES, KeySequence, Text, items_of, pressed, text_of
+from tmuxmcp.shell.sequence import TEXTS_BYTES, KeySequence, Text, items_of, pressed, text_of
 
 
 def asked(**arguments: object) -> Send:

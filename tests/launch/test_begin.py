@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tmuxmcp.launch import launch
 from tmuxmcp.machine import process
+from tmuxmcp.machine.launch import launch
 
 TELL = """
 import sys

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.errors import CwdNotFound, InvalidArgument, ProgramNotFound
-from tmuxmcp.launch import launch
-from tmuxmcp.launch.step import read_spec
+from tmuxmcp.contract.errors import CwdNotFound, InvalidArgument, ProgramNotFound
 from tmuxmcp.machine.environment import find_cwd, find_program, session_environment
+from tmuxmcp.machine.launch import launch
+from tmuxmcp.machine.launch.step import read_spec
 
 # ---- environment -----------------------------------------------------------------------------------
 

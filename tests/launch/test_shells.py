@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tmuxmcp.gate.actions import LEAD_TO_SHELLS
-from tmuxmcp.gate.shelltext import TEXT_SHELLS
-from tmuxmcp.launch.shells import SHELLS, command_keys, file_keys, integrate, shell_of, temporary_prefixes
-from tmuxmcp.launch.shells.record import START_UP, Integration
+from tmuxmcp.gate.policy.shelltext import TEXT_SHELLS
+from tmuxmcp.machine.launch.shells import SHELLS, command_keys, file_keys, integrate, shell_of, temporary_prefixes
+from tmuxmcp.machine.launch.shells.record import START_UP, Integration
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 
 GIVEN = Path(tempfile.gettempdir())

@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tests.tmux.conftest import SENTINEL, launch_pane
-from tmuxmcp.launch.launch import LAUNCH_ROOM
+from tmuxmcp.machine.launch.launch import LAUNCH_ROOM
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import GapEvent, decode, encode
 from tmuxmcp.record.log import RawLog

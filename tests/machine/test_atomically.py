@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tmuxmcp.faces.page import codes, servers
 from tmuxmcp.machine.atomically import write_atomically, write_once
 from tmuxmcp.machine.ownfiles import make_directory
-from tmuxmcp.page import codes, servers
 from tmuxmcp.record.notedcalls import CallFile
 
 

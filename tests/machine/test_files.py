@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.errors import FileMissing, InvalidArgument, IoError, PathOutsideRoot, PermissionDenied, TmuxMcpError
+from tmuxmcp.contract.errors import (
+    FileMissing,
+    InvalidArgument,
+    IoError,
+    PathOutsideRoot,
+    PermissionDenied,
+    TmuxMcpError,
+)
 from tmuxmcp.machine import beneath
 from tmuxmcp.machine import files as files_module
 from tmuxmcp.machine.files import Files

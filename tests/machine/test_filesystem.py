@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.doctor.surroundings import check_file_system
+from tmuxmcp.faces.cli.doctor.surroundings import check_file_system
 from tmuxmcp.machine import filesystem
 from tmuxmcp.machine.filesystem import FileSystem, file_system_of
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tmuxmcp.config import read_file
-from tmuxmcp.errors import InvalidArgument, IoError
+from tmuxmcp.contract.errors import InvalidArgument, IoError
 from tmuxmcp.faces.tokens import load_tokens
 from tmuxmcp.machine.ownfiles import open_file, read_bytes
 from tmuxmcp.nodes import secret

@@ -16,8 +16,8 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tmuxmcp.contract.call import no_progress
+from tmuxmcp.contract.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, TmuxMcpError
 from tmuxmcp.contract.limits import Limits
-from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, TmuxMcpError
 from tmuxmcp.machine import process
 from tmuxmcp.machine.limits import rlimits
 from tmuxmcp.machine.output import PIPE_BYTES, carry

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW
-from tmuxmcp.errors import InvalidPattern, TimedOut
+from tmuxmcp.contract.errors import InvalidPattern, TimedOut
 from tmuxmcp.machine.helper import AskerTurns
 from tmuxmcp.machine.searching import CompiledPattern, Searching
 from tmuxmcp.terminal.patterns import MOST_PATTERN

@@ -8,14 +8,14 @@ from typing import Any
 
 import anyio
 
+from tmuxmcp.broker.listing import spell
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import MaxSessions, NodeUnreachable, OutcomeUnknown, SessionExists, SessionNotFound
 from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.request import Request
-from tmuxmcp.errors import MaxSessions, NodeUnreachable, OutcomeUnknown, SessionExists, SessionNotFound
 from tmuxmcp.nodes.transport import Machine, Tombstone
-from tmuxmcp.reading.listing import spell
 
 WHEN = "2026-01-31T12:00:00Z"
 

@@ -9,7 +9,7 @@ import pytest
 
 import tmuxmcp
 from tmuxmcp.config import load_settings
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.faces.tokens import load_tokens, only_token
 from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry, parse
 

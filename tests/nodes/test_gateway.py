@@ -11,9 +11,7 @@ from tests.conftest import SLOW, eventually
 from tests.nodes.fake import FakeMachine, FakeTransport
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import (
+from tmuxmcp.contract.errors import (
     FleetFull,
     InvalidArgument,
     MaxSessions,
@@ -26,6 +24,8 @@ from tmuxmcp.errors import (
     Unauthorized,
     Unsupported,
 )
+from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.nodes import gateway as gateway_module
 from tmuxmcp.nodes import placing
 from tmuxmcp.nodes.gateway import Gateway

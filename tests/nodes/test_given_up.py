@@ -18,7 +18,7 @@ from tests.conftest import SLOW, eventually, until_exists
 from tests.nodes.brokers import Brokers
 from tmuxmcp.config import Settings
 from tmuxmcp.contract import requests as q
-from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
+from tmuxmcp.contract.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.nodes.fleet import Fleet
 
 pytestmark = pytest.mark.anyio

@@ -29,8 +29,15 @@ from tests.conftest import SLOW, until_exists
 from tests.nodes.raynodes import Cluster, cluster, make_doors
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call, CallAgain, Question
+from tmuxmcp.contract.errors import (
+    InvalidArgument,
+    NodeUnreachable,
+    OutcomeUnknown,
+    TmuxMcpError,
+    Unauthorized,
+    Unsupported,
+)
 from tmuxmcp.contract.follow import Exit, Output
-from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unauthorized, Unsupported
 from tmuxmcp.nodes import secret
 from tmuxmcp.nodes.ray.transport import RayTransport
 

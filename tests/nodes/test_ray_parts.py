@@ -15,14 +15,21 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import InvalidArgument, IoError, OutcomeUnknown, PermissionDenied, TmuxMcpError, Unsupported
+from tmuxmcp.contract.errors import (
+    InvalidArgument,
+    IoError,
+    OutcomeUnknown,
+    PermissionDenied,
+    TmuxMcpError,
+    Unsupported,
+)
+from tmuxmcp.faces.page.desk import OwnDesk
+from tmuxmcp.faces.page.routes import page_of
 from tmuxmcp.nodes import ray as room
 from tmuxmcp.nodes import secret
 from tmuxmcp.nodes.ray import frames, starting
 from tmuxmcp.nodes.ray.kept import KeptFleet
 from tmuxmcp.nodes.ray.visits import Visits
-from tmuxmcp.page.desk import OwnDesk
-from tmuxmcp.page.routes import page_of
 
 
 def test_a_secret_is_made_once_and_is_private(tmp_path: Path) -> None:

@@ -19,9 +19,7 @@ from tests.service import Service
 from tmuxmcp.config import Settings
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.follow import Exit, Output
-from tmuxmcp.contract.request import Request
-from tmuxmcp.errors import (
+from tmuxmcp.contract.errors import (
     FleetFull,
     NodeLost,
     NodeUnreachable,
@@ -30,6 +28,8 @@ from tmuxmcp.errors import (
     SessionNotFound,
     TmuxMcpError,
 )
+from tmuxmcp.contract.follow import Exit, Output
+from tmuxmcp.contract.request import Request
 from tmuxmcp.nodes import gateway as gateway_module
 from tmuxmcp.nodes import remote as remote_module
 from tmuxmcp.nodes.fleet import Fleet

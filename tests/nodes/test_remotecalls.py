@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tmuxmcp.contract.call import Call, CallAgain, Question, begin
-from tmuxmcp.errors import Cancelled, ConfirmationDeclined, NodeUnreachable
+from tmuxmcp.contract.errors import Cancelled, ConfirmationDeclined, NodeUnreachable
 from tmuxmcp.nodes import remotecalls as module
 from tmuxmcp.nodes.gatewaycalls import AskedAgain, GatewayCalls
 from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCalls

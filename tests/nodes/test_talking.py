@@ -27,7 +27,7 @@ from tests.conftest import SLOW, end_server, eventually, until_exists
 from tests.service import TOKENS, Service, bearer
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.call import Call
-from tmuxmcp.errors import PolicyDenied
+from tmuxmcp.contract.errors import PolicyDenied
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.nodes.fleet import Fleet
 from tmuxmcp.nodes.secret import proof

@@ -8,9 +8,9 @@ import pytest
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import Internal, InvalidArgument, SessionBusy, TmuxMcpError, all_errors
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.results import ResizeResult
-from tmuxmcp.errors import Internal, InvalidArgument, SessionBusy, TmuxMcpError, all_errors
 from tmuxmcp.nodes import wire
 
 

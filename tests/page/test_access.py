@@ -26,7 +26,7 @@ from tests import browser, forks
 from tests.conftest import SLOW, end_server
 from tests.page.visits import a_code, enter, let_in
 from tests.service import Service, bearer
-from tmuxmcp.page import codes, servers
+from tmuxmcp.faces.page import codes, servers
 
 
 def cli(state_dir: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ from tests.agent import audit_lines, eventually
 from tests.canaries import Canaries, files, kept_by_tmux, processes, watched_processes
 from tests.conftest import SLOW
 from tests.service import Service, bearer
-from tmuxmcp.page import codes
+from tmuxmcp.faces.page import codes
 
 POLICY = [
     {"program": "touch", "action": "confirm", "reason": "it makes a file"},

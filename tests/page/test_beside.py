@@ -9,7 +9,7 @@ import httpx2
 
 from tests.agent import Agent, eventually
 from tests.conftest import SLOW
-from tmuxmcp.page import codes, servers
+from tmuxmcp.faces.page import codes, servers
 
 
 def watch_url(agent: Agent) -> str:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.page.cells import encoded_rows, spans
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.faces.page.cells import encoded_rows, spans
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.stream import Stream
 
 
 def drawn(text: str, cols: int = 40) -> list[dict]:

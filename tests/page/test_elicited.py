@@ -14,7 +14,7 @@ import pytest
 
 from tests.agent import Agent, eventually
 from tests.conftest import SLOW, a_state_dir
-from tmuxmcp.page import codes
+from tmuxmcp.faces.page import codes
 
 ERAS = ["legacy", "auto"]
 SECRET = "canary-only-in-the-page"

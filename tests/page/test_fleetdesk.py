@@ -18,16 +18,16 @@ from starlette.types import ASGIApp
 
 from tests.conftest import end_server, eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
+from tmuxmcp.faces.page import hands
+from tmuxmcp.faces.page.desk import OwnDesk
+from tmuxmcp.faces.page.fleetdesk import FleetDesk
+from tmuxmcp.faces.page.routes import page_of
+from tmuxmcp.faces.page.stream import PageSubscription
 from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.ray.visits import Visits
 from tmuxmcp.nodes.transport import Transport, VisitAnswer
-from tmuxmcp.page import hands
-from tmuxmcp.page.desk import OwnDesk
-from tmuxmcp.page.fleetdesk import FleetDesk
-from tmuxmcp.page.routes import page_of
-from tmuxmcp.page.stream import PageSubscription
 
 pytestmark = pytest.mark.anyio
 

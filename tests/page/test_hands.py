@@ -22,8 +22,8 @@ from tests.conftest import eventually as until
 from tests.service import TOKENS, Service, bearer
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import HandedBack
-from tmuxmcp.page import codes, hands
-from tmuxmcp.page.hands import InputEndpoints
+from tmuxmcp.faces.page import codes, hands
+from tmuxmcp.faces.page.hands import InputEndpoints
 
 ONE, OTHER = 1_000_000_001, 5_294_967_295
 """Numbers of two pages."""

@@ -21,13 +21,13 @@ from tests.conftest import eventually as until
 from tests.page.visits import let_in
 from tests.service import Service
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.broker.sight import SessionSight
+from tmuxmcp.contract.errors import TmuxFailed
+from tmuxmcp.faces.page import routes
+from tmuxmcp.faces.page.codes import AccessSecrets
+from tmuxmcp.faces.page.desk import OwnDesk
+from tmuxmcp.faces.page.overview import Overview
 from tmuxmcp.faces.tokens import bearer
-from tmuxmcp.page import routes
-from tmuxmcp.page.codes import AccessSecrets
-from tmuxmcp.page.desk import OwnDesk
-from tmuxmcp.page.overview import Overview
-from tmuxmcp.reading.sight import SessionSight
 
 
 class Told:

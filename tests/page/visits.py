@@ -9,7 +9,7 @@ import httpx2
 from tests import browser
 from tests.conftest import SLOW
 from tests.service import Service
-from tmuxmcp.page import codes
+from tmuxmcp.faces.page import codes
 
 TEXT = "[...document.querySelectorAll('.screen .row')].map((row) => row.textContent).join('\\n')"
 """JavaScript that gives the text of the screen that is shown."""

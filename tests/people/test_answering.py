@@ -7,9 +7,9 @@ import time
 import pytest
 
 from tests.conftest import eventually
+from tmuxmcp.broker.answering import WaitingRequest
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.people.answering import WaitingRequest
+from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.record.inputrequests import InputRequest
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.look import Look

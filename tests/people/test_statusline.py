@@ -16,8 +16,8 @@ import pytest
 from tests.agent import Agent, an_agent, eventually
 from tests.conftest import TMUX, until_exists
 from tests.test_watching import drain, watching
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.stream import Stream
 
 Says = Callable[[str], None]
 

@@ -16,10 +16,10 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.sandbox.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.programs import r2pipe as pipe
+from tmuxmcp.contract.errors import InvalidArgument, SessionBusy, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, SessionBusy, TmuxMcpError
-from tmuxmcp.r2 import pipe
-from tmuxmcp.sandbox import sandbox
+from tmuxmcp.machine.sandbox import sandbox
 
 needs_r2 = pytest.mark.skipif(
     not any(map(shutil.which, pipe.ECHO_COMMANDS)), reason="needs radare2 or rizin, which Debian 12 does not have"

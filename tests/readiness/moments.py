@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tmuxmcp.machine.witness.kernel import InputWait, Process, Verdict
 from tmuxmcp.readiness.facts import Conclusion, Facts, Judge, LastLine, Logged, Need, NewLine
-from tmuxmcp.readiness.kernel import InputWait, Process, Verdict
 
 OPEN = {"line": None, "new_line": None, "shows_prompt": None, "logged": None}
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.cases import for_each
 from tests.readiness.moments import SIZE, Moment, judged, known, looked_at_often, stands, waits
+from tmuxmcp.machine.witness.kernel import InputWait, Process
 from tmuxmcp.readiness.asking import ASKS_S, LISTENS_FOR_KEYS_S, NEW_PROMPT_S, AskingJudge
 from tmuxmcp.readiness.facts import KNOWN_PLAIN_S, KNOWN_S, Conclusion, Facts, LastLine, Logged
-from tmuxmcp.readiness.kernel import InputWait, Process
 from tmuxmcp.readiness.weak import NEW_LINE_S, QUESTION_S
 
 CAT = Process(7, "cat", "S", "wait_woken", True)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.agent import eventually
-from tmuxmcp.readiness import confined
+from tmuxmcp.machine.witness import confined
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
 

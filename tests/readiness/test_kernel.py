@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.cases import for_each
-from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, judge
+from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, judge
 
 READ, POLL, EPOLL = "wait_woken", "poll_schedule_timeout", "do_epoll_wait"
 LINES, SECRETS, KEYS = (True, True), (True, False), (False, False)

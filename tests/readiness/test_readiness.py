@@ -20,7 +20,7 @@ from tests.agent import Agent, an_agent, eventually
 from tests.conftest import SLOW
 from tests.steps import CLEAN, PATH, Case, Step, Terminal, first, keys, line, missing, over
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.readiness import witness
+from tmuxmcp.machine.witness import tty as witness
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 

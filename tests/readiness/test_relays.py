@@ -18,8 +18,8 @@ from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_goo
 from tests.conftest import SLOW, TMUX
 from tests.steps import PATH, Terminal, first, keys, line, missing, over
 from tmuxmcp.machine import proc
-from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness
-from tmuxmcp.sandbox.sandbox import best
+from tmuxmcp.machine.sandbox.sandbox import best
+from tmuxmcp.machine.witness.relays import MOST_RELAYS, DeepWitness
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
@@ -323,7 +323,7 @@ def test_a_tmux_inside_that_is_confined_is_not_asked(agent: Agent, inner: dict[s
 
 LOOKS = """
 import sys
-from tmuxmcp.readiness.relays import DeepWitness
+from tmuxmcp.machine.witness.relays import DeepWitness
 sight = DeepWitness(sys.argv[1]).look(int(sys.argv[2]))
 print(sight.verdict.waiting.value, sight.verdict.process.name, sight.judged, *sight.relays)
 """

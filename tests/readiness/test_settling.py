@@ -9,8 +9,8 @@ import pytest
 
 from tests.cases import for_each
 from tests.readiness.moments import SIZE, Moment, judged, known, looked_at_often, stands, waits
+from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.facts import KNOWN_PLAIN_S, KNOWN_S, Conclusion, Facts, LastLine, Logged, Marks
-from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.settling import (
     ANSWERS_OF_TMUX,
     ASLEEP_S,

@@ -14,8 +14,9 @@ import pytest
 from tests.agent import eventually
 from tests.cases import for_each
 from tmuxmcp.machine import proc
-from tmuxmcp.readiness import time_outs, witness
-from tmuxmcp.readiness.kernel import KernelFacts, Process, judge
+from tmuxmcp.machine.witness import time_outs
+from tmuxmcp.machine.witness import tty as witness
+from tmuxmcp.machine.witness.kernel import KernelFacts, Process, judge
 
 LONG_S = 3600.0
 

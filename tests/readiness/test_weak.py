@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cases import for_each
-from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict
+from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.weak import QUESTION_S, EnteredLine, doubt, entered_at, may_ask, stands_s, works_beside
 
 LOOP = Process(7, "node", "S", "do_epoll_wait", True)

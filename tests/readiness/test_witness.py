@@ -21,9 +21,9 @@ import pytest
 
 from tests.agent import eventually
 from tmuxmcp.machine import proc
-from tmuxmcp.readiness import witness
-from tmuxmcp.readiness.kernel import InputWait, Process, judge
-from tmuxmcp.readiness.witness import TtyWitness, on_terminal
+from tmuxmcp.machine.witness import tty as witness
+from tmuxmcp.machine.witness.kernel import InputWait, Process, judge
+from tmuxmcp.machine.witness.tty import TtyWitness, on_terminal
 
 
 def test_without_proc_nothing_is_known(monkeypatch: pytest.MonkeyPatch):

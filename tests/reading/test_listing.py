@@ -9,12 +9,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from tmuxmcp.broker import listing
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.cli.table import table_of
+from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.results import ListSessionsResult
-from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.readiness.witness import TtyWitness
-from tmuxmcp.reading import listing
+from tmuxmcp.faces.cli.table import table_of
+from tmuxmcp.machine.witness.tty import TtyWitness
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.control import ControlClient
 from tmuxmcp.tmux.held import user_name

@@ -16,10 +16,10 @@ import pytest
 from tests.agent import eventually
 from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.reading import _mode
 from tmuxmcp.contract.times import seconds_of
-from tmuxmcp.readiness.kernel import InputWait, Verdict
-from tmuxmcp.reading.reading import _mode
-from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
+from tmuxmcp.machine.witness.kernel import InputWait, Verdict
+from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 
 pytestmark = pytest.mark.anyio
 

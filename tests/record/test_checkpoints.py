@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.record import checkpoints as module
-from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, pack, packed_screen, screen_of, unpack
 from tmuxmcp.record.directory import SessionDirectory, make_directory, sessions_dir
-from tmuxmcp.terminal.replay import Replay, blank
+from tmuxmcp.record.past import checkpoints as module
+from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, pack, packed_screen, screen_of, unpack
+from tmuxmcp.terminal.emulator.replay import Replay, blank
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.launch import step
+from tmuxmcp.machine.launch import step
 from tmuxmcp.record import directory as owner
 from tmuxmcp.record import start
 from tmuxmcp.record.directory import (
@@ -26,14 +26,18 @@ from tmuxmcp.record.directory import (
     sessions_dir,
 )
 
-SCRIPTS = PACKAGE / "launch"
+SCRIPTS = PACKAGE / "machine" / "launch"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "files.md"
 BY_NAME = {entry.name: entry for entry in DIRECTORY_ENTRIES}
 
-WITHOUT_PACKAGE = {"launch/step.py", "launch/confine.py"}
+WITHOUT_PACKAGE = {"machine/launch/step.py", "machine/launch/confine.py"}
 """Scripts that run without the package: they spell names themselves."""
 
-NOT_A_SESSIONS = {("demo.py", "work"), ("programs/workplace.py", "work"), ("programs/workplace.py", "tmp")}
+NOT_A_SESSIONS = {
+    ("faces/cli/demo.py", "work"),
+    ("broker/programs/workplace.py", "work"),
+    ("broker/programs/workplace.py", "tmp"),
+}
 """Paths of another directory, with a part of the same name."""
 
 

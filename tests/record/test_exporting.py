@@ -11,17 +11,26 @@ from typing import get_args
 import pytest
 
 from tests.record.test_recordings import Index, directory, printed
+from tmuxmcp.contract.errors import IoError, ResourceLimit
 from tmuxmcp.contract.words import FilmFormat
-from tmuxmcp.drawing import reel
-from tmuxmcp.errors import IoError, ResourceLimit
-from tmuxmcp.record import exporting
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.exporting import FORMATS, Export, Exported, ExportOptions, free_path, read_reply, request, staged
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.recordings import RecordedSession, Stretch, WantedStretch
-from tmuxmcp.record.timing import TimingStep
-from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.frames import Rate, frames
+from tmuxmcp.record.past import exporting
+from tmuxmcp.record.past.exporting import (
+    FORMATS,
+    Export,
+    Exported,
+    ExportOptions,
+    free_path,
+    read_reply,
+    request,
+    staged,
+)
+from tmuxmcp.record.past.recordings import RecordedSession, Stretch, WantedStretch
+from tmuxmcp.record.past.timing import TimingStep
+from tmuxmcp.terminal.drawing import reel
+from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film.frames import Rate, frames
 
 __all__ = ["directory"]
 
@@ -31,7 +40,7 @@ def export_of(recorded: RecordedSession, options: ExportOptions) -> Export:
 
 
 def in_a_process(asked: bytes) -> bytes:
-    run = "from tmuxmcp.record import exporting; exporting.main()"
+    run = "from tmuxmcp.record.past import exporting; exporting.main()"
     return subprocess.run([sys.executable, "-c", run], input=asked, capture_output=True, check=True).stdout
 
 

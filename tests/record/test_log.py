@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from tests.conftest import SLOW, eventually
-from tmuxmcp.errors import IoError
+from tmuxmcp.contract.errors import IoError
 from tmuxmcp.record import log as module
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import LOG_READ_BYTES, LogWatcher, RawLog

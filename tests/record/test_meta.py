@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tmuxmcp.errors import Unsupported
+from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.record import checkpoint, meta
 from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.directory import SessionDirectory

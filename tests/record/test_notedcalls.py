@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.errors import ResourceLimit
+from tmuxmcp.contract.errors import ResourceLimit
 from tmuxmcp.record import notedcalls
 from tmuxmcp.record.notedcalls import NotedCalls
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.terminal.streams import stream
-from tmuxmcp.record import passedscreens as module
-from tmuxmcp.record import replayer
-from tmuxmcp.record.checkpoints import screen_of
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.passedscreens import PassedScreens
-from tmuxmcp.record.replaying import BlankScreen, ReplayStretch, SizeAt, request
-from tmuxmcp.terminal.replay import blank
+from tmuxmcp.record.past import passedscreens as module
+from tmuxmcp.record.past import replayer
+from tmuxmcp.record.past.checkpoints import screen_of
+from tmuxmcp.record.past.passedscreens import PassedScreens
+from tmuxmcp.record.past.replaying import BlankScreen, ReplayStretch, SizeAt, request
+from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot
 
 DATA = b"".join(stream(seed)[0] for seed in range(2, 202, 4))

@@ -12,7 +12,7 @@ from tmuxmcp.record import place
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import Place, Places
-from tmuxmcp.terminal.plain import row_behind
+from tmuxmcp.terminal.text.plain import row_behind
 
 COLS, ROWS = 20, 7
 

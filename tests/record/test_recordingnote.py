@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.errors import IoError
-from tmuxmcp.record import recordingnote
+from tmuxmcp.contract.errors import IoError
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.recordingnote import RecordingNote, begin_recording
+from tmuxmcp.record.past import recordingnote
+from tmuxmcp.record.past.recordingnote import RecordingNote, begin_recording
 
 
 @pytest.fixture

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.times import iso
-from tmuxmcp.errors import InvalidArgument, NotRetained
-from tmuxmcp.record import recordings
-from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, packed_screen
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.events import Events, ExitedEvent, GapEvent, InputEvent, ResizedEvent, ShownEvent
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.recordings import RecordedSession, Stretch, WantedStretch, times_of
-from tmuxmcp.record.timing import TimingStep
-from tmuxmcp.terminal import film
-from tmuxmcp.terminal.replay import Replay, blank
+from tmuxmcp.record.past import recordings
+from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, packed_screen
+from tmuxmcp.record.past.recordings import RecordedSession, Stretch, WantedStretch, times_of
+from tmuxmcp.record.past.timing import TimingStep
+from tmuxmcp.terminal.emulator.replay import Replay, blank
+from tmuxmcp.terminal.film import film
 
 BORN = 1_700_000_000.0
 

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import eventually
+from tmuxmcp.contract.errors import InvalidPattern
 from tmuxmcp.contract.results import SearchResult
-from tmuxmcp.errors import InvalidPattern
 from tmuxmcp.machine.searching import CompiledPattern, Searching
 from tmuxmcp.record import search as module
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.text.plain import plain
 
 
 @pytest.fixture

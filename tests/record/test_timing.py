@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.errors import Unsupported
+from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.machine import locks
 from tmuxmcp.record import clock
-from tmuxmcp.record import timingwriter as module
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.timing import Times, TimingStep
-from tmuxmcp.record.timingcodec import FIRST_STEP, TIMING_FORMAT, TIMING_HEADER, decode, encode, format_of
-from tmuxmcp.record.timingwriter import HELD_UP_MS, OUTPUT_SHARE, SPARE_BYTES, TimingWriter
+from tmuxmcp.record.past import timingwriter as module
+from tmuxmcp.record.past.timing import Times, TimingStep
+from tmuxmcp.record.past.timingcodec import FIRST_STEP, TIMING_FORMAT, TIMING_HEADER, decode, encode, format_of
+from tmuxmcp.record.past.timingwriter import HELD_UP_MS, OUTPUT_SHARE, SPARE_BYTES, TimingWriter
 
 
 @pytest.fixture

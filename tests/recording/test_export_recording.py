@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent import Agent, ToolFailed, an_agent
-from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import FilmMarker, FilmOutput
-from tmuxmcp.terminal.player import Player
+from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film.film import FilmMarker, FilmOutput
+from tmuxmcp.terminal.film.player import Player
 
 
 @pytest.fixture

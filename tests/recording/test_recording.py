@@ -12,8 +12,8 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.conftest import until_exists
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Film, FilmExit, FilmInput, FilmMarker, FilmOutput
+from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film.film import Film, FilmExit, FilmInput, FilmMarker, FilmOutput
 
 
 @pytest.fixture(scope="module")

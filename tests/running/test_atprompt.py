@@ -8,7 +8,7 @@ import pytest
 
 from tests.cases import for_each
 from tmuxmcp.readiness.settling import UNMARKED_S
-from tmuxmcp.running.atprompt import (
+from tmuxmcp.shell.atprompt import (
     ARRIVES_S,
     LEAVES_S,
     SETTLES_S,

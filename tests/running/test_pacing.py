@@ -8,7 +8,7 @@ import pytest
 
 from tests.cases import for_each
 from tmuxmcp.readiness.facts import Need
-from tmuxmcp.running.pacing import (
+from tmuxmcp.shell.pacing import (
     FLOOD_LOOKS_S,
     FLOODS_BYTES,
     LOOKS_S,

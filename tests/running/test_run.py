@@ -18,14 +18,14 @@ import pytest
 from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import IncompleteCommand, NotAShell, SessionBusy, TimedOut
-from tmuxmcp.launch.shells import shell_of
-from tmuxmcp.readiness.kernel import InputWait
-from tmuxmcp.running import entering, key, prompt
-from tmuxmcp.running.key import interrupt
-from tmuxmcp.running.typed import Job
+from tmuxmcp.contract.errors import IncompleteCommand, NotAShell, SessionBusy, TimedOut
+from tmuxmcp.machine.launch.shells import shell_of
+from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.shellview import REMEMBERED_COMMANDS
+from tmuxmcp.shell import entering, key, prompt
+from tmuxmcp.shell.key import interrupt
+from tmuxmcp.shell.typed import Job
 from tmuxmcp.tmux.panes import Pane, recall
 
 pytestmark = pytest.mark.anyio

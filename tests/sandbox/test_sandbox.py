@@ -18,12 +18,12 @@ from tests.conftest import SLOW, eventually
 from tests.sessions.test_end import alive
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import PolicyDenied, ProgramNotFound, Unsupported
 from tmuxmcp.contract.limits import SandboxLevel
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import PolicyDenied, ProgramNotFound, Unsupported
-from tmuxmcp.sandbox import bubblewrap, landlock, sandbox, seccomp
-from tmuxmcp.sandbox.project import Project, judge
+from tmuxmcp.machine.sandbox import bubblewrap, landlock, sandbox, seccomp
+from tmuxmcp.machine.sandbox.project import Project, judge
 from tmuxmcp.sessions import boundary
 from tmuxmcp.sessions.end import process_tree
 

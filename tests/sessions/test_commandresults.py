@@ -14,13 +14,13 @@ import pytest
 from tests.conftest import SLOW, TMUX, eventually, stop_with_children, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, NotRetained
-from tmuxmcp.readiness.kernel import InputWait
-from tmuxmcp.readiness.relays import Sight
+from tmuxmcp.machine.witness.kernel import InputWait
+from tmuxmcp.machine.witness.relays import Sight
+from tmuxmcp.readiness import nextprompt
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
-from tmuxmcp.waiting import nextprompt
 
 pytestmark = pytest.mark.anyio
 
@@ -385,10 +385,10 @@ def begun_by_a_broker_that_is_killed(state_dir: Path) -> None:
     """Have a broker run a command that waits for Enter, and kill the broker."""
     program = f"""
 import anyio, pathlib
-from tmuxmcp.running import run
+from tmuxmcp.shell import run
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 async def main():
     async with Broker.open(BrokerSettings(state_dir=pathlib.Path({str(state_dir)!r}), program="bash"), "me") as broker:
         await broker.create_session("bash", name="a")

@@ -16,9 +16,9 @@ import pytest
 
 from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import MaxSessions, SessionExists, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import MaxSessions, SessionExists, TmuxMcpError
-from tmuxmcp.launch import launch
+from tmuxmcp.machine.launch import launch
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict, judge
+from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict, judge
 from tmuxmcp.sessions.distant import FarEnd
 
 SSH = Process(7, "ssh", "S", "poll_schedule_timeout", True)

@@ -18,8 +18,8 @@ import pytest
 
 from tests.conftest import SLOW, eventually, stop_with_children
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.launch.launch import KEY_VARIABLE
 from tmuxmcp.machine import proc
+from tmuxmcp.machine.launch.launch import KEY_VARIABLE
 from tmuxmcp.machine.processes import Census, Counting
 from tmuxmcp.sessions.end import process_tree
 

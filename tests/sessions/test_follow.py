@@ -15,13 +15,13 @@ from tests.conftest import SLOW, TMUX, eventually
 from tests.sessions.test_repair import directory_of, kill_sink, rests
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument, PolicyDenied, SessionNotFound, Unauthorized
 from tmuxmcp.contract.follow import Command, Destroyed, Exit, Gap, Lost, ModeChange, Output, Printed, Resize
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, PolicyDenied, SessionNotFound, Unauthorized
 from tmuxmcp.record.log import LOG_READ_BYTES
 from tmuxmcp.sessions import snapshots
 from tmuxmcp.sessions.follow import Event, Follow
-from tmuxmcp.terminal.replay import Replay, blank
+from tmuxmcp.terminal.emulator.replay import Replay, blank
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux.control import ControlClient
 

@@ -13,11 +13,11 @@ import pytest
 
 from tests.conftest import SLOW, stop_with_children
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.readiness import witness
+from tmuxmcp.machine.witness import tty as witness
+from tmuxmcp.readiness.wait import WaitCondition, wait_for
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
-from tmuxmcp.waiting.wait import WaitCondition, wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")]
 

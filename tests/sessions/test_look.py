@@ -15,8 +15,8 @@ import pytest
 from tests.conftest import eventually
 from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.readiness.kernel import KernelFacts
-from tmuxmcp.readiness.witness import TtyWitness
+from tmuxmcp.machine.witness.kernel import KernelFacts
+from tmuxmcp.machine.witness.tty import TtyWitness
 from tmuxmcp.sessions.look import Look, Looks, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
@@ -35,7 +35,7 @@ def using(name: str, kind: Literal["id", "attr"] = "id") -> set[str]:
 
 
 def test_only_a_look_asks_the_kernel_about_a_terminal() -> None:
-    assert using("TtyWitness") == {"readiness/relays.py"}
+    assert using("TtyWitness") == {"machine/witness/relays.py"}
     assert using("DeepWitness") == {"sessions/look.py"}
     assert using("_terminal", "attr") == {"sessions/session.py"}
 

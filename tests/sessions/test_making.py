@@ -15,7 +15,7 @@ from tests.sessions.test_past import looked, same
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.locks import if_free
-from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, ScreenRecord
+from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, ScreenRecord
 from tmuxmcp.sessions import making as module
 from tmuxmcp.sessions.making import CheckpointMaker
 from tmuxmcp.sessions.past import Past

@@ -11,8 +11,8 @@ import pytest
 from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import InvalidArgument, IoError, NotRetained, TimedOut
-from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, packed_screen
+from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
+from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, packed_screen
 from tmuxmcp.sessions import past
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.past import screen_at

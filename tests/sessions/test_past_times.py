@@ -14,8 +14,8 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.machine.delays import Delays
 from tmuxmcp.record.clock import SessionClock
 from tmuxmcp.record.events import ExitedEvent, InputEvent

@@ -15,9 +15,9 @@ from tests.conftest import SLOW, no_first_run
 from tests.person import Person
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import MaxSessions
 from tmuxmcp.contract.requests import RequestUserInput, Run, Send
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import MaxSessions
 from tmuxmcp.sessions.inputrequests import settle, waiting
 from tmuxmcp.sessions.life import EndCause
 from tmuxmcp.sessions.reap import ORPHAN_IDLE_S, AgeLimits, DueEnd, SessionAge, due

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent import Agent, audit_lines
 from tests.agent import eventually as soon
-from tmuxmcp.errors import InvalidArgument, SessionNotFound
+from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.sessions import retention
 from tmuxmcp.sessions.retention import DAY_S, RetentionWish, disk_use

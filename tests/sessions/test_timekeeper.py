@@ -28,7 +28,7 @@ from tmuxmcp.machine.delays import Delays
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.timing import Times
+from tmuxmcp.record.past.timing import Times
 
 TICKS = "while sleep 0.03 && echo T$EPOCHREALTIME; do :; done"  # it ends with its terminal
 LATE_MS = 1000 * SLOW

@@ -15,11 +15,11 @@ from tests.conftest import SLOW
 from tests.ssh.server import LINUX, PASSWORD, Box, an_agent_near
 from tests.ssh.test_sessions import LONG, end, make, send
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.readiness.kernel import InputWait, Verdict
-from tmuxmcp.running import arriving
+from tmuxmcp.machine.witness.kernel import InputWait, Verdict
+from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 from tmuxmcp.sessions.distant import FarEnd
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
+from tmuxmcp.shell import arriving
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
 

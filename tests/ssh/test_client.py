@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.steps import PATH, missing
-from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.ssh import client
-from tmuxmcp.ssh.destination import Destination
+from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.machine.ssh import client
+from tmuxmcp.machine.ssh.destination import Destination
 
 BOX = Destination("box", "me", 2222)
 

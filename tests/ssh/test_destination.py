@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.ssh.destination import Destination, matches_any, parse
+from tmuxmcp.contract.errors import TmuxMcpError
+from tmuxmcp.machine.ssh.destination import Destination, matches_any, parse
 
 GOOD = [
     ("box", Destination("box"), ["--", "box"]),

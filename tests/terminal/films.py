@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.terminal.test_corpora import Recording
-from tmuxmcp.terminal.film import Film, FilmEvent, FilmOutput
-from tmuxmcp.terminal.replay import blank
+from tmuxmcp.terminal.emulator.replay import blank
+from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmOutput
 
 
 def film_of(moments: Sequence[FilmEvent], end_ms: int, cols: int = 20, rows: int = 4, begin_ms: int = 0) -> Film:

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import for_each
-from tmuxmcp.terminal.asciicast import Version, read, written
-from tmuxmcp.terminal.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
-from tmuxmcp.terminal.pacing import paced
-from tmuxmcp.terminal.replay import blank
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.terminal.emulator.replay import blank
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.stream import Stream
+from tmuxmcp.terminal.film.asciicast import Version, read, written
+from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
+from tmuxmcp.terminal.film.pacing import paced
 
 
 def film(*moments: FilmEvent, begin_ms: int = 0, **facts: object) -> Film:

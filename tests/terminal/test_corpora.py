@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.terminal.conftest import looks
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import TAIL_BYTES, seed
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.seed import TAIL_BYTES, seed
+from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
-from tmuxmcp.terminal.stream import Stream
 
 CORPORA = Path(__file__).parent.parent / "corpora"
 NAMES = sorted(file.stem for file in CORPORA.glob("*.raw"))

@@ -11,11 +11,11 @@ import pytest
 from tests.terminal.conftest import RealTmux, Seed, looks
 from tests.terminal.streams import HARD, SIZES, TITLE, TOKENS, Token, stream
 from tests.terminal.tmux_bugs import BUGS, as_captured, with_bugs
-from tmuxmcp.terminal.looked import MODE_FIELDS
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import seed
+from tmuxmcp.terminal.emulator.looked import MODE_FIELDS
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.seed import seed
+from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import Snapshot
-from tmuxmcp.terminal.stream import Stream
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tmux-differences.md"
 FIRST = int(os.environ.get("TMUXMCP_TEST_SEED", "0"))

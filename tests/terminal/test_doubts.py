@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, trimmed
 from tests.terminal.streams import HARD, TOKENS, stream
-from tmuxmcp.terminal.doubts import ALL_DOUBTS, Doubt
-from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import seed as seed_of
+from tmuxmcp.terminal.emulator.doubts import ALL_DOUBTS, Doubt
+from tmuxmcp.terminal.emulator.replay import Replay, SizeChange, beginning, blank
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.seed import seed as seed_of
+from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import Cell, Cells, Snapshot, from_data, to_data
-from tmuxmcp.terminal.stream import Stream
 
 ENDED = b"x\x1b\\"
 """The end of whatever string it was."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cases import for_each
 from tmuxmcp.terminal.echo import Echo, compared, on_one_line, shows_nothing
-from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.text.plain import plain
 
 LONG = "echo " + " ".join(f"w{number}" for number in range(900))
 

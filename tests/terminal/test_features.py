@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.terminal.conftest import RealTmux, looks
 from tests.terminal.features import COLS, END, FEATURES, ROWS, START
-from tmuxmcp.terminal.looked import MODE_FIELDS
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import seed
+from tmuxmcp.terminal.emulator.looked import MODE_FIELDS
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.seed import seed
+from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import Snapshot
-from tmuxmcp.terminal.stream import Stream
 
 ON_PURPOSE = {
     "unassigned": "tmux drops what its C library's edition of Unicode does not know; newer text is worth keeping",

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.terminal.films import film_of, printed, recorded
-from tmuxmcp.terminal.film import Film, FilmInput, FilmMarker, FilmOutput, FilmResize
-from tmuxmcp.terminal.frames import Frame, Projector, Rate, frames
-from tmuxmcp.terminal.replay import blank
+from tmuxmcp.terminal.emulator.replay import blank
+from tmuxmcp.terminal.film.film import Film, FilmInput, FilmMarker, FilmOutput, FilmResize
+from tmuxmcp.terminal.film.frames import Frame, Projector, Rate, frames
 
 
 def made(film: Film, per_second: float = 10) -> list[Frame]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.agent import eventually
 from tests.cases import for_each
 from tests.conftest import SLOW
-from tmuxmcp.errors import InvalidKey, NoInput
+from tmuxmcp.contract.errors import InvalidKey, NoInput
 from tmuxmcp.terminal.keys import KEY_NAMES, MAX_REPEAT, parse_key, parse_keys
 
 # What a program must read for each name, from xterm's control sequences and not from tmux:

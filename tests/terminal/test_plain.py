@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, trimmed
-from tmuxmcp.terminal.plain import needs_grid, plain, sanitize
+from tmuxmcp.terminal.text.plain import needs_grid, plain, sanitize
 
 EXACT = [
     ("nothing", b"", ""),
@@ -262,7 +262,7 @@ def test_plain_ascii_text_is_kept_exactly(text: str) -> None:
 
 
 def test_importing_it_costs_no_emulator() -> None:
-    script = "import sys, tmuxmcp.terminal.plain; sys.exit(bool({'pyte', 'wcwidth'} & set(sys.modules)))"
+    script = "import sys, tmuxmcp.terminal.text.plain; sys.exit(bool({'pyte', 'wcwidth'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.terminal.films import film_of, printed, recorded
-from tmuxmcp.terminal import player as players
-from tmuxmcp.terminal.film import Film, FilmInput, FilmMarker, FilmOutput, FilmResize
-from tmuxmcp.terminal.frames import Projector
-from tmuxmcp.terminal.player import Player
+from tmuxmcp.terminal.film import player as players
+from tmuxmcp.terminal.film.film import Film, FilmInput, FilmMarker, FilmOutput, FilmResize
+from tmuxmcp.terminal.film.frames import Projector
+from tmuxmcp.terminal.film.player import Player
 from tmuxmcp.terminal.snapshot import Snapshot
 
 

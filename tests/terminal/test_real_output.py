@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal.conftest import DEADLINE_S, RealTmux, trimmed
-from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.text.plain import plain
 
 COLS, ROWS = 80, 24
 NUMBERS = itertools.count()

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.cases import for_each
 from tests.terminal.conftest import RealTmux
 from tests.terminal.streams import HARD, SIZES, TOKENS, stream
-from tmuxmcp.terminal.redraw import redraw
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import seed as seed_of
+from tmuxmcp.terminal.emulator.redraw import redraw
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.seed import seed as seed_of
+from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import Snapshot
-from tmuxmcp.terminal.stream import Stream
 
 
 def shown(*pieces: bytes, cols: int = 20, rows: int = 6) -> Snapshot:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.terminal.test_corpora import Recording, seen
-from tmuxmcp.terminal.replay import Replay, SizeChange, blank
+from tmuxmcp.terminal.emulator.replay import Replay, SizeChange, blank
 
 DATA = b"one\r\n\x1b[31mtwo\x1b[?1049hover\x1b[2;2H" * 3
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, looks, trimmed
-from tmuxmcp.terminal.redraw import redraw
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import grid, seed
+from tmuxmcp.terminal.emulator.redraw import redraw
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.seed import grid, seed
+from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cell, Style, from_data, to_data
-from tmuxmcp.terminal.stream import Stream
 from tmuxmcp.terminal.widths import MAX_CELL
 
 LINES = b"".join(b"line%d\r\n" % number for number in range(4))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.terminal.conftest import RealTmux, Seed, looks
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import seed
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.seed import seed
+from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import Snapshot, Style
-from tmuxmcp.terminal.stream import Stream
 
 LINES = b"".join(b"line%d\r\n" % number for number in range(4))
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.cases import for_each
 from tests.terminal.conftest import Panes, RealTmux, trimmed
 from tests.terminal.streams import LINES_ONLY, MOVES_ABOUT, MOVES_BACK, Token, text_stream
-from tmuxmcp.terminal.ansi import StyledCleaner
-from tmuxmcp.terminal.plain import Cleaner, parts
-from tmuxmcp.terminal.textscreen import TextScreen
+from tmuxmcp.terminal.text.ansi import StyledCleaner
+from tmuxmcp.terminal.text.plain import Cleaner, parts
+from tmuxmcp.terminal.text.textscreen import TextScreen
 from tmuxmcp.terminal.widths import clusters, text_width
 
 COUNT = 20_000 if os.environ.get("TMUXMCP_TEST_MANY") else 2000

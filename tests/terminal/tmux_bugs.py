@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from itertools import groupby
 from unittest.mock import patch
 
-from tmuxmcp.terminal.grid import Row
-from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.sheet import LINE_DRAWING
+from tmuxmcp.terminal.emulator.grid import Row
+from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.emulator.sheet import LINE_DRAWING
+from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import BLANK, Cell
-from tmuxmcp.terminal.stream import Stream
 from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width, is_dropped
 
 BUGS = frozenset({"insert characters", "insert lines", "half erased", "half overwritten", "joiner", "long cluster"})

@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 from tests.conftest import eventually
-from tmuxmcp.launch import launch
 from tmuxmcp.machine.environment import find_program
+from tmuxmcp.machine.launch import launch
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.tmux import panes

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import SLOW, eventually
 from tests.tmux.conftest import launch_pane
-from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.tmux.control import CONTROL_SESSION, BlockParser, command, quote, sequence
 from tmuxmcp.tmux.server import Tmux
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.errors import SessionExited, SessionNotFound, SessionTaken, TmuxFailed, Unauthorized
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import SessionExited, SessionNotFound, SessionTaken, TmuxFailed, Unauthorized
 from tmuxmcp.tmux import library
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ import pytest
 
 from tests.conftest import eventually
 from tests.tmux.conftest import Launched, launch_pane
-from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT
+from tmuxmcp.contract.errors import TmuxFailed
+from tmuxmcp.terminal.emulator.looked import SCREEN_STATE_FORMAT
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.server import Tmux

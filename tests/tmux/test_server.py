@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import SLOW, TMUX, end_server, eventually
 from tests.tmux.conftest import launch_pane
-from tmuxmcp.errors import InvalidArgument, PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable
+from tmuxmcp.contract.errors import InvalidArgument, PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux import server as server_module
 from tmuxmcp.tmux.control import command

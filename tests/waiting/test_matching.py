@@ -12,9 +12,9 @@ from tests.conftest import SLOW, TMUX, eventually, until_exists
 from tests.waiting.test_awaited import begin
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import InvalidPattern
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidPattern
-from tmuxmcp.waiting import matching
+from tmuxmcp.readiness import matching
 
 LONG_MS = int(20_000 * SLOW)
 SHORT_MS = 400

@@ -12,14 +12,14 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import InvalidPattern
+from tmuxmcp.contract.errors import InvalidPattern
+from tmuxmcp.machine.witness.tty import TtyWitness
 from tmuxmcp.readiness import settling
+from tmuxmcp.readiness import wait as waits
 from tmuxmcp.readiness.settling import SETTLE_S
-from tmuxmcp.readiness.witness import TtyWitness
+from tmuxmcp.readiness.wait import WaitCondition, wait_for
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
-from tmuxmcp.waiting import wait as waits
-from tmuxmcp.waiting.wait import WaitCondition, wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")]
 

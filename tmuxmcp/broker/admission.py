@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
+from tmuxmcp.contract.errors import ResourceLimit
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.requests import Read, Wait
 from tmuxmcp.contract.results import CallsGoingOn, Result
-from tmuxmcp.errors import ResourceLimit
 
 WAITS_PER_CALL = 16
 """So many waits are let go on for each call that may."""

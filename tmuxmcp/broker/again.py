@@ -17,10 +17,10 @@ import anyio
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument, NotRetained, TimedOut, TmuxMcpError
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, NotRetained, TimedOut, TmuxMcpError
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.record.notedcalls import CallFile, NotedCall, NotedCalls
 from tmuxmcp.sessions.noting import NOTHING_RAN, IdempotentCall, digest_of

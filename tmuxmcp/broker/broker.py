@@ -15,35 +15,36 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import anyio.abc
 
+from tmuxmcp.broker import steps
 from tmuxmcp.broker.admission import Admission, only_waits
 from tmuxmcp.broker.again import IdempotentCalls
+from tmuxmcp.broker.answering import PersonAnswers
+from tmuxmcp.broker.hands import PageInput
+from tmuxmcp.broker.inclient import InClient
 from tmuxmcp.broker.prune import Prune, Pruned
+from tmuxmcp.broker.recordingcare import RecordingCare
 from tmuxmcp.broker.restoring import Restored, Restoring
+from tmuxmcp.broker.sight import SessionSights
 from tmuxmcp.broker.spans import span, tracer
 from tmuxmcp.broker.verbs import Verbs
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument, TmuxFailed, TmuxMcpError, Unauthorized
+from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import CreateSession, Read, Run, Send
 from tmuxmcp.contract.results import HealthResult, Result, SendResult
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, TmuxFailed, TmuxMcpError, Unauthorized
 from tmuxmcp.gate import reaching
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.gate.target import Target, Targets
-from tmuxmcp.input import steps
-from tmuxmcp.latedataclass import changed
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.ownfiles import make_directory
 from tmuxmcp.machine.searching import Searching
-from tmuxmcp.people.answering import PersonAnswers
-from tmuxmcp.people.hands import PageInput
-from tmuxmcp.people.inclient import InClient
-from tmuxmcp.reading.sight import SessionSights
+from tmuxmcp.readiness.watch import Changed, SessionWatch
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.notedcalls import NotedCall
-from tmuxmcp.recording.recordingcare import RecordingCare
 from tmuxmcp.sessions import identity, lease, reap
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
@@ -62,7 +63,6 @@ from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux
-from tmuxmcp.waiting.watch import Changed, SessionWatch
 
 if TYPE_CHECKING:
     import libtmux
@@ -337,7 +337,7 @@ class Broker(Operations):
         Raises:
             SessionNotFound, NotRetained, ResourceLimit, TimedOut, IoError, Unauthorized, PolicyDenied
         """
-        from tmuxmcp.recording import recordings  # late: it brings the emulator
+        from tmuxmcp.broker import recordings  # late: it brings the emulator
 
         asked = call or self._own_call()
         return await recordings.newest(await self._to_read(session_id, asked), most_bytes, asked)

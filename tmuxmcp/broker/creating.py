@@ -13,8 +13,8 @@ from contextlib import suppress
 from copy import copy
 
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import SessionNotFound, TmuxMcpError
 from tmuxmcp.contract.requests import CreateSession
-from tmuxmcp.errors import SessionNotFound, TmuxMcpError
 from tmuxmcp.record import generations
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions.creation import Creation

@@ -10,12 +10,12 @@ import anyio
 
 import tmuxmcp
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.errors import TmuxMcpError, Unsupported
 from tmuxmcp.contract.limits import SandboxWish
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.machine import cgroup
+from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.machine.stateid import state_id
-from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sessions.registry import Registry
 
 LIMIT_SETTINGS = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import anyio
 
+from tmuxmcp.contract.errors import IoError, TimedOut
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import IoError, TimedOut
 from tmuxmcp.gate.audit import Audit
 from tmuxmcp.gate.audit_line import of_removal
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import making_lock
 from tmuxmcp.sessions import retention

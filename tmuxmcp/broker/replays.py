@@ -5,19 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TypeVar
 
+from tmuxmcp.broker import sending
+from tmuxmcp.broker.drawn import output_of
+from tmuxmcp.broker.reading import Reading, has_read
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
-from tmuxmcp.errors import SessionNotFound
-from tmuxmcp.input import sending
-from tmuxmcp.reading.drawn import output_of
-from tmuxmcp.reading.reading import Reading, has_read
+from tmuxmcp.contract.errors import SessionNotFound
+from tmuxmcp.readiness.awaited import TypedNow
 from tmuxmcp.record.notedcalls import NotedCall
-from tmuxmcp.running.typed import RunOutcome
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.waiting.awaited import TypedNow
+from tmuxmcp.shell.typed import RunOutcome
 
 R = TypeVar("R", bound=r.Result)
 

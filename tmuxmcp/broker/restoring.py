@@ -8,18 +8,18 @@ import anyio
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument, SessionExists, TmuxMcpError, Unsupported
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import CreateSessionResult
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, SessionExists, TmuxMcpError, Unsupported
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import session_environment
+from tmuxmcp.readiness import nextprompt
 from tmuxmcp.sessions import restore
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.waiting import nextprompt
 
 
 @dataclass(frozen=True)

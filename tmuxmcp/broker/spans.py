@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.request import Request
-from tmuxmcp.errors import TmuxMcpError
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer

@@ -12,36 +12,31 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 
-from tmuxmcp.broker import creating, health, replays
+from tmuxmcp.broker import creating, facts, handed, health, mouse, past, replays, sending, userinput
+from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import ToldEnds
+from tmuxmcp.broker.facts import recording_of
+from tmuxmcp.broker.listing import SessionListing
+from tmuxmcp.broker.pages import OpenPages
+from tmuxmcp.broker.reading import Reading, clamp, has_read, note_match, notes
 from tmuxmcp.broker.restoring import Restoring
 from tmuxmcp.broker.waiting import SessionWaits
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, begin
+from tmuxmcp.contract.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError, Unsupported
 from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import Adopt
-from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError, Unsupported
 from tmuxmcp.gate.target import Target, Targets
-from tmuxmcp.input import mouse, sending
-from tmuxmcp.launch import launch
+from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.processes import Counting
 from tmuxmcp.machine.searching import Searching
-from tmuxmcp.people import handed, userinput
-from tmuxmcp.reading import facts, past
-from tmuxmcp.reading.drawn import output_of
-from tmuxmcp.reading.facts import recording_of
-from tmuxmcp.reading.listing import SessionListing
-from tmuxmcp.reading.pages import OpenPages
-from tmuxmcp.reading.reading import Reading, clamp, has_read, note_match, notes
+from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness.finding import certain
 from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
-from tmuxmcp.running import adopting, run, takeup
-from tmuxmcp.running.arriving import arrive
-from tmuxmcp.running.startup import first_look, first_note, refuse_first_input, start_up
-from tmuxmcp.running.typed import RunOutcome, joined_notes
 from tmuxmcp.sessions import commandresults, lease
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
@@ -52,16 +47,18 @@ from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.sizes import resize
+from tmuxmcp.shell import adopting, run, takeup
+from tmuxmcp.shell.arriving import arrive
+from tmuxmcp.shell.startup import first_look, first_note, refuse_first_input, start_up
+from tmuxmcp.shell.typed import RunOutcome, joined_notes
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux import panes, viewers
 from tmuxmcp.tmux.panes import PaneChanged
-from tmuxmcp.waiting import nextprompt
-from tmuxmcp.waiting.finding import certain
 
 if TYPE_CHECKING:
-    from tmuxmcp.programs.gdb import Debuggers
-    from tmuxmcp.programs.machine import MachineWork
-    from tmuxmcp.recording.recorder import Recorder
+    from tmuxmcp.broker.programs.gdb import Debuggers
+    from tmuxmcp.broker.programs.machine import MachineWork
+    from tmuxmcp.broker.recorder import Recorder
 
 LAUNCHER_DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
@@ -175,11 +172,11 @@ class Verbs:
             case q.Mouse():
                 return await _mouse(request, await self._targets.session(target, call))
             case q.EditorAction():
-                from tmuxmcp.input import helpers  # late: few callers use them
+                from tmuxmcp.broker import helpers  # late: few callers use them
 
                 return await helpers.edit(self._reading, await self._session_of(target, call), request, call)
             case q.PagerAction():
-                from tmuxmcp.input import helpers  # late
+                from tmuxmcp.broker import helpers  # late
 
                 return await helpers.page(self._reading, await self._session_of(target, call), request, call)
             case q.RequestUserInput():
@@ -190,7 +187,7 @@ class Verbs:
             case q.StopRecording():
                 return await self.recorder.stop(await self._session_of(target, call), call)
             case q.ExportRecording():
-                from tmuxmcp.recording import recordings  # late: it brings the emulator
+                from tmuxmcp.broker import recordings  # late: it brings the emulator
 
                 return await recordings.export(await self._session_of(target, call), request, self._machine, call)
             case q.GdbOpen() | q.GdbCmd() | q.GdbClose():
@@ -205,14 +202,14 @@ class Verbs:
 
     @cached_property
     def _machine(self) -> MachineWork:
-        from tmuxmcp.programs.machine import MachineWork  # late: whoever only looks at sessions needs none of it
+        from tmuxmcp.broker.programs.machine import MachineWork  # late: whoever only looks at sessions needs none of it
 
         return MachineWork(self._settings, self._boundary, self.tasks)
 
     @cached_property
     def recorder(self) -> Recorder:
         """The recordings that run."""
-        from tmuxmcp.recording.recorder import Recorder  # late: it brings the emulator
+        from tmuxmcp.broker.recorder import Recorder  # late: it brings the emulator
 
         return Recorder(self._machine)
 
@@ -223,7 +220,7 @@ class Verbs:
 
     @cached_property
     def _debuggers(self) -> Debuggers:
-        from tmuxmcp.programs.gdb import Debuggers  # late: few callers use them
+        from tmuxmcp.broker.programs.gdb import Debuggers  # late: few callers use them
 
         assert self.tasks
 
@@ -568,7 +565,7 @@ class Verbs:
             NoInput, InvalidKey, InvalidPattern, InvalidArgument, ResourceLimit
         """
         if request.secret:
-            from tmuxmcp.input import secretuse  # late: few callers have secrets
+            from tmuxmcp.broker import secretuse  # late: few callers have secrets
 
             secretuse.secret_named(self._settings, request)
         else:
@@ -576,7 +573,7 @@ class Verbs:
         await self._reading.wait(request, call)
 
     async def _send_secret(self, request: q.Send, call: Call, target: Target) -> r.SendResult:
-        from tmuxmcp.input import secretuse  # late: few callers have secrets
+        from tmuxmcp.broker import secretuse  # late: few callers have secrets
 
         secretuse.secret_named(self._settings, request)
         wait = await self._reading.wait(request, call)
@@ -621,7 +618,7 @@ class Verbs:
         )
 
     async def _screenshot(self, request: q.Screenshot, call: Call, target: Target) -> r.ScreenshotResult:
-        from tmuxmcp.reading import screenshot  # late: few callers draw
+        from tmuxmcp.broker import screenshot  # late: few callers draw
 
         session = await self._targets.session(target, call)
         if request.at_ms is not None:

@@ -14,28 +14,28 @@ from functools import partial
 
 import anyio
 
+from tmuxmcp.broker import handed
 from tmuxmcp.broker.ends import ToldEnds
+from tmuxmcp.broker.reading import clamp, note_match
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call
+from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import conditions
-from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.confirmations import Confirmations
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import CompiledPattern, Searching
-from tmuxmcp.people import handed
-from tmuxmcp.reading.reading import clamp, note_match
+from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness.awaited import AwaitedCommand
+from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.screens import Screens
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.waiting import nextprompt
-from tmuxmcp.waiting.awaited import AwaitedCommand
-from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
 
 KERNEL_LOOK_S = 0.02
 """Time between two looks at the kernel for each session that is waited for: 50 of them are looked at once a second."""

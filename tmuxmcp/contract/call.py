@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from tmuxmcp.contract.results import ReadResult

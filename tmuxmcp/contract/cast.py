@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 
 ASCIICAST_METHOD = "rpc.asciicast"
 """The method of JSON-RPC that gives one: no operation, but what the resource `.../recording` of MCP is made of."""

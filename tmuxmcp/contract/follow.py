@@ -5,8 +5,8 @@ The screen that comes first is a `Snapshot` of `terminal/snapshot.py`.
 
 from __future__ import annotations
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Mode
-from tmuxmcp.latedataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ import pydantic.dataclasses
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from tmuxmcp.contract import guesses
+from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings, ToolSet
-from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

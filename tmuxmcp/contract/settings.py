@@ -6,9 +6,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.limits import Limits, SandboxWish
 from tmuxmcp.contract.secrets import Secret
-from tmuxmcp.latedataclass import dataclass
 
 ToolSet = Literal["core", "process", "human", "files", "recording", "git", "helpers", "gdb", "r2"]
 TOOL_SETS: tuple[ToolSet, ...] = get_args(ToolSet)

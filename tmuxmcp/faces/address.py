@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.contract.errors import InvalidArgument
 
 HOST_AND_PORT = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>\d{1,5})\Z")
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from tmuxmcp.errors import IoError
+from tmuxmcp.contract.errors import IoError
 from tmuxmcp.faces import listener
 from tmuxmcp.faces.entrance import Entrance
+from tmuxmcp.faces.page import servers
+from tmuxmcp.faces.page.codes import AccessSecrets
+from tmuxmcp.faces.page.desk import desk_of
+from tmuxmcp.faces.page.routes import Page
+from tmuxmcp.faces.page.servers import ServedPage
 from tmuxmcp.faces.tokens import Tokens, bearer
 from tmuxmcp.nodes.anybroker import AnyBroker
-from tmuxmcp.page import servers
-from tmuxmcp.page.codes import AccessSecrets
-from tmuxmcp.page.desk import desk_of
-from tmuxmcp.page.routes import Page
-from tmuxmcp.page.servers import ServedPage
 
 log = logging.getLogger(__name__)
 

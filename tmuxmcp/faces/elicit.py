@@ -27,7 +27,7 @@ from mcp.types import (
 )
 
 from tmuxmcp.contract.call import Ask, CallAgain, Question
-from tmuxmcp.errors import ConfirmationDeclined
+from tmuxmcp.contract.errors import ConfirmationDeclined
 
 PERSON_THINKS_S = 300
 """How long a person may think; then it counts as not agreed."""

@@ -15,7 +15,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tmuxmcp.errors import (
+from tmuxmcp.contract.errors import (
     Cancelled,
     Internal,
     InvalidArgument,
@@ -25,12 +25,12 @@ from tmuxmcp.errors import (
     TmuxMcpError,
     Unauthorized,
 )
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.faces.answerroom import current_task
 from tmuxmcp.faces.refusal import refusal
 from tmuxmcp.faces.rpc import encode
 from tmuxmcp.faces.tokens import PERSON_TOKEN as PERSON_SCOPE
 from tmuxmcp.faces.tokens import Token, Tokens, bearer
-from tmuxmcp.latedataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -23,19 +23,19 @@ from starlette.routing import Route
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call, Room
+from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, InvalidArgument, TmuxMcpError, Unauthorized
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
-from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, TmuxMcpError, Unauthorized
 from tmuxmcp.faces.answerroom import AnswerRoom
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, PROOF_HEADER, TASK, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
 from tmuxmcp.faces.metrics import Metrics
+from tmuxmcp.faces.page.routes import Page
 from tmuxmcp.faces.rpc import Rpc, encode
 from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.tokens import PERSON_TOKEN, Token, Tokens, bearer
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.nodes import secret
 from tmuxmcp.nodes.gatewaycalls import GatewayCalls
-from tmuxmcp.page.routes import Page
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.anybroker import AnyBroker

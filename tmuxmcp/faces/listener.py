@@ -26,11 +26,11 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tmuxmcp.errors import IoError, PermissionDenied
+from tmuxmcp.contract.errors import IoError, PermissionDenied
 from tmuxmcp.faces.address import is_loopback
 from tmuxmcp.faces.entrance import KNOW
+from tmuxmcp.faces.page.servers import ServedPage
 from tmuxmcp.faces.refusal import refusal
-from tmuxmcp.page.servers import ServedPage
 
 log = logging.getLogger(__name__)
 

@@ -39,12 +39,13 @@ from mcp.types import (
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call, Progress, Room, new_call_id
+from tmuxmcp.contract.errors import Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.guesses import right_tool
+from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.results import Result, ScreenshotResult
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
-from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.faces.answered import RecentAnswers
 from tmuxmcp.faces.answerroom import AnswerRoom, current_task
 from tmuxmcp.faces.elicit import NeedsInput, OpenQuestions
@@ -54,7 +55,6 @@ from tmuxmcp.faces.requestid import with_request_id
 from tmuxmcp.faces.resources import BrokerSource, Resources
 from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.text import footer, render
-from tmuxmcp.latedataclass import changed
 
 log = logging.getLogger(__name__)
 

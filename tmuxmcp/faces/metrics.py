@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.words import EVERY_SESSION
-from tmuxmcp.errors import TmuxMcpError
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.anybroker import AnyBroker

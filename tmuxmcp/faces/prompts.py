@@ -19,7 +19,7 @@ from mcp.types import (
     TextContent,
 )
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 
 Context = ServerRequestContext[Any, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 
-from tmuxmcp.errors import Internal, InvalidArgument, ResourceLimit
+from tmuxmcp.contract.errors import Internal, InvalidArgument, ResourceLimit
 
 HINT_BY_STATUS = {
     400: "The request has to be whole HTTP/1.1, its Content-Type application/json.",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.request import NamesCall, Operation
-from tmuxmcp.errors import InvalidArgument
 
 REQUEST_META = ("tmuxmcp/request_id", "request_id")
 """Where it stands in `_meta`; the first is ours alone."""

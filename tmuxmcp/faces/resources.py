@@ -28,11 +28,11 @@ from mcp.types import (
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.words import EVERY_SESSION
-from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
 from tmuxmcp.faces.portable import portable
-from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.anybroker import AnyBroker

@@ -44,10 +44,10 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from tmuxmcp.errors import LOOK_BEFORE, Cancelled, Internal, InvalidArgument, ResourceLimit
+from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, Internal, InvalidArgument, ResourceLimit
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.faces.answered import RecentAnswers
 from tmuxmcp.faces.portable import portable
-from tmuxmcp.latedataclass import dataclass
 
 log = logging.getLogger(__name__)
 

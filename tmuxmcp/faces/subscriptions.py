@@ -29,9 +29,9 @@ from mcp.types import (
     UnsubscribeRequestParams,
 )
 
-from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.contract.errors import TmuxMcpError
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.faces.resources import SESSIONS, BrokerSource, failed, parse_uri
-from tmuxmcp.latedataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.words import SCREEN_VIEWS
-from tmuxmcp.terminal.plain import sanitize
+from tmuxmcp.terminal.text.plain import sanitize
 
 UNQUOTED_VALUE = re.compile(r"[A-Za-z0-9_./:@%+,~-]+")
 """Values that need no quotes in a footer."""

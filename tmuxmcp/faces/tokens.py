@@ -25,8 +25,8 @@ from dataclasses import field
 from functools import partial
 from pathlib import Path
 
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.ownfiles import read_written
 
 TOKEN_VARIABLE = "TMUXMCP_TOKEN"

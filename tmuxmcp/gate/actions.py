@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import FilePath, Request
-from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.gate.parsing import Parsing
-from tmuxmcp.gate.policy import Action
-from tmuxmcp.gate.shelltext import TEXT_SHELLS, SimpleCommand
-from tmuxmcp.input.sequence import items_of, key_of, pressed, text_of
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.gate.policy.judge import Action
+from tmuxmcp.gate.policy.parsing import Parsing
+from tmuxmcp.gate.policy.shelltext import TEXT_SHELLS, SimpleCommand
 from tmuxmcp.sessions.look import Look
+from tmuxmcp.shell.sequence import items_of, key_of, pressed, text_of
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 
 LEAD_TO_SHELLS = TEXT_SHELLS | frozenset(

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, PolicyDenied, TmuxMcpError
 from tmuxmcp.contract.request import Content, NamesCall, Operation, Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.times import iso, ms_since
-from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, PolicyDenied, TmuxMcpError
 from tmuxmcp.gate.redact import Redactor, hide_arguments, hide_options
-from tmuxmcp.input.sequence import KeySequence, items_of
+from tmuxmcp.shell.sequence import KeySequence, items_of
 
 if TYPE_CHECKING:
     from tmuxmcp.gate.actions import ActionPlace
-    from tmuxmcp.gate.policy import Ruling
+    from tmuxmcp.gate.policy.judge import Ruling
 
 NOT_AT_A_PROMPT = frozenset({"WRONG_MODE", "NOT_A_SHELL", "SESSION_BUSY"})
 """Errors of `run` after which its text is not written down: the session may be asking for a password."""

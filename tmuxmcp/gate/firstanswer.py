@@ -12,7 +12,7 @@ from functools import partial
 import anyio
 
 from tmuxmcp.contract.call import Call, CallAgain, Question
-from tmuxmcp.errors import ConfirmationDeclined, TmuxMcpError
+from tmuxmcp.contract.errors import ConfirmationDeclined, TmuxMcpError
 from tmuxmcp.gate.confirmations import Confirmations
 
 ANSWER_LOOK_S = 0.2

@@ -19,38 +19,38 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from tmuxmcp.contract.call import Call, Question
+from tmuxmcp.contract.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, Unauthorized, shortage
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretValues
 from tmuxmcp.contract.requests import Run, Send
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import iso
-from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, Unauthorized, shortage
 from tmuxmcp.gate import reaching
 from tmuxmcp.gate.audit import Audit, OpenLine
 from tmuxmcp.gate.audit_line import AuditLine
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.gate.firstanswer import first_answer
-from tmuxmcp.gate.parsing import Parsing
+from tmuxmcp.gate.policy.parsing import Parsing
 from tmuxmcp.gate.reaching import OFFER_S
 from tmuxmcp.gate.redact import Redactor
 from tmuxmcp.gate.target import Target
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import is_secret_name, user_shell
 from tmuxmcp.machine.notifying import notify
+from tmuxmcp.machine.sandbox.sandbox import meets
+from tmuxmcp.machine.ssh.destination import parse
 from tmuxmcp.record.log import wake
-from tmuxmcp.sandbox.sandbox import meets
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.boundary import allows
-from tmuxmcp.ssh.destination import parse
-from tmuxmcp.terminal.plain import sanitize
+from tmuxmcp.terminal.text.plain import sanitize
 
 if TYPE_CHECKING:
+    from tmuxmcp.broker.secretuse import SecretMoment
     from tmuxmcp.gate.actions import ActionPlace
-    from tmuxmcp.gate.policy import Action, Policy, Rule, Ruling
-    from tmuxmcp.input.secretreader import SecretReader
-    from tmuxmcp.input.secretuse import SecretMoment
+    from tmuxmcp.gate.policy.judge import Action, Policy, Rule, Ruling
     from tmuxmcp.sessions.session import Session
+    from tmuxmcp.shell.secretreader import SecretReader
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Gate:
         """The policy; None where there is nothing to judge."""
         if not self.settings.policy:
             return None
-        from tmuxmcp.gate.rules import parse_policy
+        from tmuxmcp.gate.policy.rules import parse_policy
 
         policy = parse_policy(self.settings.policy)
         return None if policy.allows_everything else policy
@@ -249,7 +249,7 @@ class Gate:
             PolicyDenied, ConfirmationDeclined
             SessionTaken: a person would have to agree, and one holds the session.
         """
-        from tmuxmcp.gate.policy import ALLOW, Ruling, agreeing, asking, judge
+        from tmuxmcp.gate.policy.judge import ALLOW, Ruling, agreeing, asking, judge
 
         verdict, rule, for_session = ALLOW, None, False
         if self.policy:
@@ -293,7 +293,7 @@ class Gate:
         """
         if not isinstance(request, Send) or not request.secret:
             return None
-        from tmuxmcp.input import secretuse
+        from tmuxmcp.broker import secretuse
 
         secret = secretuse.secret_named(self.settings, request)
         if target.session is None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.session import Session

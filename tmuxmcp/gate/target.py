@@ -6,20 +6,20 @@ from typing import Any
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError, Unauthorized
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import SCREEN_VIEWS
-from tmuxmcp.errors import InvalidArgument, TmuxMcpError, Unauthorized
-from tmuxmcp.input.secretreader import SecretReader
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import Searching
+from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
+from tmuxmcp.shell.secretreader import SecretReader
 
 READY_MS = 5000
 """How long a default session's program may take until it is ready."""

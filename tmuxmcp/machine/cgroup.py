@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.limits import Limits
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.limits import MIB
 
 CONTROLLERS = ("memory", "pids", "cpu")

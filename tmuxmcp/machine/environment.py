@@ -9,7 +9,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 
-from tmuxmcp.errors import CwdNotFound, InvalidArgument, ProgramNotFound
+from tmuxmcp.contract.errors import CwdNotFound, InvalidArgument, ProgramNotFound
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

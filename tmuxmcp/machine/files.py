@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 
-from tmuxmcp.contract.words import FileKind
-from tmuxmcp.errors import (
+from tmuxmcp.contract.errors import (
     FileMissing,
     InvalidArgument,
     IoError,
@@ -25,7 +24,8 @@ from tmuxmcp.errors import (
     ResourceLimit,
     TmuxMcpError,
 )
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.words import FileKind
 from tmuxmcp.machine.beneath import MAX_LINKS, PATH_ONLY, link_target, open_beneath
 
 KERNEL_FILES = {

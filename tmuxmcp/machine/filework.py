@@ -11,7 +11,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tmuxmcp.errors import IoError, ResourceLimit, TimedOut, TmuxMcpError, all_errors
+from tmuxmcp.contract.errors import IoError, ResourceLimit, TimedOut, TmuxMcpError, all_errors
 from tmuxmcp.machine.files import FileEntry, FilePart, Files
 
 if TYPE_CHECKING:

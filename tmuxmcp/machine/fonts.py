@@ -8,8 +8,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from tmuxmcp.drawing.picture import FontFile, Fonts
-from tmuxmcp.errors import Unsupported
+from tmuxmcp.contract.errors import Unsupported
+from tmuxmcp.terminal.drawing.picture import FontFile, Fonts
 
 FONT_FOLDERS = (
     *("/usr/share/fonts", "/usr/local/share/fonts", "/System/Library/Fonts", "/Library/Fonts"),

@@ -7,7 +7,7 @@ import codecs
 from dataclasses import field
 from typing import Literal
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 
 PIPE_BYTES = 64 * 1024
 """Bytes read at once: what a pipe holds (pipe(7))."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.errors import InvalidArgument, IoError, TmuxMcpError
+from tmuxmcp.contract.errors import InvalidArgument, IoError, TmuxMcpError
 
 OWN_FILE_BYTES = 16 << 20
 """What is read of a file that has no bound of its own: it may hold the arguments of a program."""

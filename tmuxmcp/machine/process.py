@@ -28,13 +28,13 @@ import anyio
 import psutil
 
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, begin
-from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, Unsupported
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, Unsupported
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.environment import find_cwd, find_program
 from tmuxmcp.machine.limits import Rlimit
 from tmuxmcp.machine.output import PIPE_BYTES, HeadAndTail
+from tmuxmcp.machine.sandbox.sandbox import NO_SANDBOX, Sandbox
 from tmuxmcp.machine.signals import signal_name
-from tmuxmcp.sandbox.sandbox import NO_SANDBOX, Sandbox
 
 SUPERVISOR_PATH = Path(__file__).with_name("supervisor.py")
 

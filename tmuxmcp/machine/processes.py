@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import psutil
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.inherited import NO_MARK, LimitMark, mark_on
 

@@ -75,7 +75,7 @@ def seconds_left(end: float) -> float:
 
 def find(request: dict[str, Any]) -> dict[str, Any]:
     """`found` in the texts or the lines; else why the pattern is `wrong`, or that it is too `slow`."""
-    from tmuxmcp.errors import InvalidPattern
+    from tmuxmcp.contract.errors import InvalidPattern
 
     try:
         if "count" in request:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.errors import InvalidPattern, IoError, TimedOut, shortage
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import InvalidPattern, IoError, TimedOut, shortage
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.helper import Helper
 from tmuxmcp.terminal.patterns import MOST_PATTERN, is_wrong
 

@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
 
+from tmuxmcp.contract.errors import FileMissing, InvalidArgument, IoError, PermissionDenied, ProgramNotFound, TimedOut
 from tmuxmcp.contract.secrets import Secret
-from tmuxmcp.errors import FileMissing, InvalidArgument, IoError, PermissionDenied, ProgramNotFound, TimedOut
 from tmuxmcp.machine.beneath import open_beneath
 from tmuxmcp.machine.environment import find_program
 from tmuxmcp.machine.lifeline import Lifeline

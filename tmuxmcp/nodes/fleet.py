@@ -13,7 +13,7 @@ import anyio
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import InvalidArgument, IoError, TmuxMcpError
+from tmuxmcp.contract.errors import InvalidArgument, IoError, TmuxMcpError
 from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.names import split
 from tmuxmcp.nodes.transport import Tombstone

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.machine.ownfiles import not_read, open_file, read_part, toml_values
 from tmuxmcp.nodes.names import check_node
 from tmuxmcp.nodes.transport import Tombstone

@@ -23,15 +23,11 @@ import anyio
 import anyio.abc
 
 from tmuxmcp import __version__
+from tmuxmcp.broker.listing import spell
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, Question, new_call_id, no_progress, nobody
-from tmuxmcp.contract.follow import Change
-from tmuxmcp.contract.operations import Operations
-from tmuxmcp.contract.request import NamesCall, Operation, R, Request
-from tmuxmcp.contract.results import Result
-from tmuxmcp.contract.words import EVERY_SESSION
-from tmuxmcp.errors import (
+from tmuxmcp.contract.errors import (
     FleetFull,
     InvalidArgument,
     MaxSessions,
@@ -42,12 +38,16 @@ from tmuxmcp.errors import (
     TmuxMcpError,
     Unsupported,
 )
+from tmuxmcp.contract.follow import Change
+from tmuxmcp.contract.operations import Operations
+from tmuxmcp.contract.request import NamesCall, Operation, R, Request
+from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.gate.gate import authorize
 from tmuxmcp.nodes import ids, placing
 from tmuxmcp.nodes.names import check_node, fleet_id, split
 from tmuxmcp.nodes.repeating import may_repeat
 from tmuxmcp.nodes.transport import Machine, Transport, VisitAnswer
-from tmuxmcp.reading.listing import spell
 from tmuxmcp.sessions import identity
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import Any
 import anyio
 
 from tmuxmcp.contract.call import Call, CallAgain, Question, may_begin, no_progress, nobody
-from tmuxmcp.errors import LOOK_BEFORE, Cancelled, NodeUnreachable, TmuxMcpError
+from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, NodeUnreachable, TmuxMcpError
 from tmuxmcp.nodes import wire
 
 NEWS_HELD_S = 10.0

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Question
+from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
-from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.nodes.names import AT, check_node, fleet_id, is_node, split
 
 Q = TypeVar("Q", bound=Request[Any])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.contract.errors import InvalidArgument
 
 AT = "@"
 

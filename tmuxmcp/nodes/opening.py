@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.nodes import secret
 from tmuxmcp.nodes.transport import Transport
 

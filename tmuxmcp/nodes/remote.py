@@ -28,9 +28,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, no_progress, nobody
 from tmuxmcp.contract.cast import ASCIICAST_METHOD, Cast
-from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
-from tmuxmcp.contract.request import R, Request
-from tmuxmcp.errors import (
+from tmuxmcp.contract.errors import (
     InvalidArgument,
     IoError,
     NodeUnreachable,
@@ -40,6 +38,8 @@ from tmuxmcp.errors import (
     TmuxMcpError,
     Unsupported,
 )
+from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
+from tmuxmcp.contract.request import R, Request
 from tmuxmcp.nodes import secret as fleet_secret
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry

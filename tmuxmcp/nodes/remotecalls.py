@@ -22,7 +22,7 @@ import anyio
 import anyio.abc
 
 from tmuxmcp.contract.call import Call, CallAgain, Question, no_progress, nobody
-from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
+from tmuxmcp.contract.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
 
 log = logging.getLogger(__name__)
 

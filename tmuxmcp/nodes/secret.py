@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.machine.atomically import write_once
 from tmuxmcp.machine.ownfiles import make_directory, read_written
 

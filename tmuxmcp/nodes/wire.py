@@ -12,10 +12,10 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from tmuxmcp.contract.call import ALL_SCOPES, Call
+from tmuxmcp.contract.errors import Internal, InvalidArgument, TmuxMcpError, all_errors
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
-from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError, all_errors
 
 Json = dict[str, Any]
 

@@ -43,6 +43,6 @@ Invariants:
 - Unread input, output that is held up and a change of the foreground group each mean busy, whoever else sleeps.
 - A described prompt that is missing holds `ready` off wherever marks do not decide.
 - A judgement given the same facts at a later time either stands or changes at the time that it told. So who waits may
-  sleep until then, but for what programs do without telling: hence the short steps of `waiting/wait.py`.
+  sleep until then, but for what programs do without telling: hence the short steps of `readiness/wait.py`.
 - Nothing here types into a session, starts a program at its terminal, or keeps a terminal open behind a relay.
 """

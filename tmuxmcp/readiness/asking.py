@@ -6,6 +6,7 @@ rest, a question for a secret, or a new prompt that stands still. Pure.
 
 from __future__ import annotations
 
+from tmuxmcp.machine.witness.kernel import InputWait, Process
 from tmuxmcp.readiness import weak
 from tmuxmcp.readiness.facts import (
     NO_TIME,
@@ -17,7 +18,6 @@ from tmuxmcp.readiness.facts import (
     line_stands_s,
     stands_again_s,
 )
-from tmuxmcp.readiness.kernel import InputWait, Process
 
 ASKS_S = 0.05
 """A command that waits so long for a line, without printing, asks for it."""

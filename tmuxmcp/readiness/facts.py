@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.machine.witness.kernel import KernelFacts, Process, Verdict
 from tmuxmcp.readiness import weak
-from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict
 from tmuxmcp.terminal.modes import EDITORS, FULLSCREEN, PAGERS
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ what it needs to know besides, or when the same facts would give another answer.
 
 from __future__ import annotations
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.machine.witness.kernel import InputWait, Process
 from tmuxmcp.readiness import weak
 from tmuxmcp.readiness.facts import (
     KNOWN_S,
@@ -19,7 +20,6 @@ from tmuxmcp.readiness.facts import (
     line_stands_s,
     stands_again_s,
 )
-from tmuxmcp.readiness.kernel import InputWait, Process
 from tmuxmcp.terminal.modes import ASKS_SECRET
 from tmuxmcp.terminal.prompts import may_be_prompt
 

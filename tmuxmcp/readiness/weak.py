@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.readiness.kernel import POLL_WAIT_CHANNELS, InputWait, KernelFacts, Process, Verdict, descends
+from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.machine.witness.kernel import POLL_WAIT_CHANNELS, InputWait, KernelFacts, Process, Verdict, descends
 from tmuxmcp.terminal.prompts import may_be_prompt
 
 NEW_LINE_S = 1.0

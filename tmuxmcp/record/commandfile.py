@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from tmuxmcp.errors import IoError
+from tmuxmcp.contract.errors import IoError
 from tmuxmcp.record.directory import SessionDirectory, open_directory
 
 SPARE_NAME = os.path.basename(SessionDirectory.given_spare.name)

@@ -18,7 +18,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.machine.locks import take
 from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part

@@ -1,7 +1,7 @@
 """A session's directory, `STATE/sessions/ID/`: what lies there, who writes it, who reads it.
 
-Only this module spells these names, and the scripts of `launch/`, which run without the package. Names and contents
-are fixed: brokers of several versions may work on one state directory.
+Only this module spells these names, and the scripts of `machine/launch/`, which run without the package. Names and
+contents are fixed: brokers of several versions may work on one state directory.
 
 Everything there is the owner's alone: files have mode 0600, directories 0700. A small file is replaced, never changed
 in place: what is about to replace `NAME` is called `.NAME.RANDOM.new`, or `NAME.new` by a script.
@@ -16,8 +16,8 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal, overload
 
-from tmuxmcp.errors import IoError
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import IoError
+from tmuxmcp.contract.latedataclass import dataclass
 
 Party = Literal["broker", "launcher", "step", "sink", "shell"]
 """Who writes or reads: any broker, the scripts `launcher.sh`, `step.py` and `sink.sh`, what runs in the session."""

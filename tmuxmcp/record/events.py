@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, get_args, get_type_hints
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
 from tmuxmcp.record.directory import SessionDirectory

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.contract.words import PAUSE_HOLDER
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.events import GivenBackEvent, TakenEvent
 
 TMUX_TIME_S = 1.0

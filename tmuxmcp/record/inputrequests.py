@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, get_args
 
-from tmuxmcp.errors import IoError, ResourceLimit
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import IoError, ResourceLimit
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.machine.ownfiles import check_directory, make_directory

@@ -15,8 +15,8 @@ from dataclasses import asdict, field, fields
 from enum import StrEnum
 from typing import Any
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import Where
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values

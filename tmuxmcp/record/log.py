@@ -1,9 +1,9 @@
 """A session's raw log: append-only bytes of the pane, read by offset; and who is told when one grows.
 
-What can happen. The sink (`launch/sink.sh`) appends; nobody else writes. When there is more than the limit it gives
-the head back: as a hole, or, on a file system without holes, by emptying the file and putting its newest part back.
-It may be killed, by a person or for memory: the broker puts another one in place, and what was printed in between is
-lost. The disk may be full. The file may be removed, with its session, while somebody reads.
+What can happen. The sink (`machine/launch/sink.sh`) appends; nobody else writes. When there is more than the limit it
+gives the head back: as a hole, or, on a file system without holes, by emptying the file and putting its newest part
+back. It may be killed, by a person or for memory: the broker puts another one in place, and what was printed in
+between is lost. The disk may be full. The file may be removed, with its session, while somebody reads.
 
     offset      0 ......... head() ................. size()
                   gone        kept                    not printed yet
@@ -50,8 +50,8 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.errors import IoError
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import IoError
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.ownfiles import open_file, read_bytes
 from tmuxmcp.record.directory import SessionDirectory
 

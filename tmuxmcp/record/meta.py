@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import field, fields
 from typing import Any
 
-from tmuxmcp.errors import Unsupported
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import Unsupported
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.machine.ownfiles import make_empty
 from tmuxmcp.record.directory import SessionDirectory

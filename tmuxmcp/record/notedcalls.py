@@ -21,8 +21,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.errors import IoError, ResourceLimit
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import IoError, ResourceLimit
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import make_directory, open_file, read_bytes
 

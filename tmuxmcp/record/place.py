@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
-from tmuxmcp.terminal.plain import column_behind, first_leave, last_switch, row_behind, unfinished
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
+from tmuxmcp.terminal.text.plain import column_behind, first_leave, last_switch, row_behind, unfinished
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
 
 BEGINNING_BYTES = 4096
@@ -139,7 +139,7 @@ class Places:
         before = self._log.read(begin, max(offset - begin, 0))
         if b"\x1b[" not in before:
             return PLAIN_STYLE
-        from tmuxmcp.terminal.ansi import style_behind  # late: hardly anybody wants colours
+        from tmuxmcp.terminal.text.ansi import style_behind  # late: hardly anybody wants colours
 
         return style_behind(before, inside=self.inside(begin))
 

@@ -1,4 +1,4 @@
-"""How the start of a session's program went, as the launcher's step writes it down (`launch/step.py`)."""
+"""How the start of a session's program went, as the launcher's step writes it down (`machine/launch/step.py`)."""
 
 from __future__ import annotations
 

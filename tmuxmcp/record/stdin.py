@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from tmuxmcp.errors import IoError
+from tmuxmcp.contract.errors import IoError
 from tmuxmcp.record.directory import SessionDirectory, open_directory
 
 LEFT_S = 5.0

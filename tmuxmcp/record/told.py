@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.record.cursors import opened_in, read_in
 from tmuxmcp.record.directory import SessionDirectory
 

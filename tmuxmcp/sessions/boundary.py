@@ -10,13 +10,13 @@ from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
+from tmuxmcp.contract.errors import PolicyDenied
 from tmuxmcp.contract.limits import SandboxLevel, SandboxWish
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import PolicyDenied
-from tmuxmcp.launch import launch
-from tmuxmcp.sandbox import sandbox
-from tmuxmcp.sandbox.project import Identity, Project, directories_to_hide, judge, roots_of
-from tmuxmcp.ssh.destination import Destination, matches_any
+from tmuxmcp.machine.launch import launch
+from tmuxmcp.machine.sandbox import sandbox
+from tmuxmcp.machine.sandbox.project import Identity, Project, directories_to_hide, judge, roots_of
+from tmuxmcp.machine.ssh.destination import Destination, matches_any
 
 
 def allows(settings: BrokerSettings, host: Destination) -> bool:
@@ -56,7 +56,7 @@ class Boundary:
 
     def _ours(self) -> list[str]:
         settings = self.settings
-        return [str(path) for path in (settings.state_dir, launch.LAUNCH_ROOM.parent, *settings.own_files)]
+        return [str(path) for path in (settings.state_dir, launch.PACKAGE_ROOT, *settings.own_files)]
 
     def level(self, wish: SandboxWish = "none") -> SandboxLevel:
         """The level of what a caller wants confined so much at least.

@@ -9,10 +9,10 @@ from typing import Any
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.times import iso
-from tmuxmcp.errors import InvalidArgument, NotRetained
-from tmuxmcp.launch.shells import names
-from tmuxmcp.readiness.witness import has_stopped
+from tmuxmcp.machine.launch.shells import names
+from tmuxmcp.machine.witness.tty import has_stopped
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.told import ToldCommands
 from tmuxmcp.sessions.commands import Command, shell_is_back

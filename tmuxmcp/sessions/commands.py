@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 
-from tmuxmcp.latedataclass import changed, dataclass
-from tmuxmcp.readiness.kernel import InputWait
+from tmuxmcp.contract.latedataclass import changed, dataclass
+from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.holdings import Holding
@@ -25,8 +25,8 @@ from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.terminal.echo import ECHO_LIMIT, TOLD_BY_BEGINNING, Echo, behind_echo, compared, on_one_line
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
-from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.sanitize import sanitize
+from tmuxmcp.terminal.text.plain import plain
 
 SOME_NEW = 8
 """So many commands are written down at once while a shell works at the next."""

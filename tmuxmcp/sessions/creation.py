@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from tmuxmcp.contract.call import begin
-from tmuxmcp.contract.limits import WRAPPER_LEVELS, Limits, SandboxLevel
-from tmuxmcp.contract.requests import CreateSession
-from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.times import iso
-from tmuxmcp.errors import (
+from tmuxmcp.contract.errors import (
     CwdNotFound,
     InvalidArgument,
     MaxSessions,
@@ -33,25 +29,29 @@ from tmuxmcp.errors import (
     TmuxFailed,
     Unsupported,
 )
-from tmuxmcp.launch import launch, shells
-from tmuxmcp.launch.shells.record import Integration
+from tmuxmcp.contract.limits import WRAPPER_LEVELS, Limits, SandboxLevel
+from tmuxmcp.contract.requests import CreateSession
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.times import iso
 from tmuxmcp.machine import cgroup, locks, ourselves, proc
 from tmuxmcp.machine.environment import find_cwd, find_program, session_environment, user_shell
+from tmuxmcp.machine.launch import launch, shells
+from tmuxmcp.machine.launch.shells.record import Integration
+from tmuxmcp.machine.sandbox import sandbox
+from tmuxmcp.machine.sandbox.project import Identity
+from tmuxmcp.machine.sandbox.sandbox import Sandbox, SandboxScope
+from tmuxmcp.machine.ssh import client as ssh
+from tmuxmcp.machine.ssh.destination import THIS_MACHINE, Destination, parse
 from tmuxmcp.record.clock import Booted
 from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lock, sessions_dir
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.recordingnote import Keep, begin_recording
-from tmuxmcp.sandbox import sandbox
-from tmuxmcp.sandbox.project import Identity
-from tmuxmcp.sandbox.sandbox import Sandbox, SandboxScope
+from tmuxmcp.record.past.recordingnote import Keep, begin_recording
 from tmuxmcp.sessions.boundary import Boundary, allows
 from tmuxmcp.sessions.bounds import BY_BROKER, bind
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.ssh import client as ssh
-from tmuxmcp.ssh.destination import THIS_MACHINE, Destination, parse
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import NewPane, PaneChanged
 

@@ -10,10 +10,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tmuxmcp.readiness.far import facts_of
-from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Verdict, judge
-from tmuxmcp.ssh.channel import Channel
-from tmuxmcp.ssh.client import SSH_PROGRAM
+from tmuxmcp.machine.ssh.channel import Channel
+from tmuxmcp.machine.ssh.client import SSH_PROGRAM
+from tmuxmcp.machine.witness.far import facts_of
+from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Verdict, judge
 
 
 class FarEnd:

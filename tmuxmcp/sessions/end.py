@@ -10,10 +10,10 @@ from contextlib import suppress
 import anyio
 import psutil
 
-from tmuxmcp.launch import launch
 from tmuxmcp.machine import cgroup, proc
+from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.processes import Census, Counting
-from tmuxmcp.readiness.witness import foreground_group, session_members
+from tmuxmcp.machine.witness.tty import foreground_group, session_members
 from tmuxmcp.sessions.session import Session
 
 KILL_ROUNDS = 5

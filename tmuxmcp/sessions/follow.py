@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import anyio
 
+from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound, TmuxMcpError
 from tmuxmcp.contract.follow import Change, Command, Destroyed, End, Exit, Lost, ModeChange, Printed, Resize
-from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError
 from tmuxmcp.record.follow import FileFollower
 from tmuxmcp.record.log import LOG_READ_BYTES
 from tmuxmcp.sessions.look import MIN_LOOK_INTERVAL_S, Look

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tmuxmcp.errors import ResourceLimit
+from tmuxmcp.contract.errors import ResourceLimit
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import make_directory
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tmuxmcp.errors import SessionNotFound
+from tmuxmcp.contract.errors import SessionNotFound
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.events import Events
 from tmuxmcp.record.log import LogWatcher, RawLog
@@ -23,7 +23,7 @@ from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux.server import Tmux
 
 if TYPE_CHECKING:
-    from tmuxmcp.terminal.logtext import LogText
+    from tmuxmcp.terminal.text.logtext import LogText
 
 KEPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]+)?\Z")
 """A session id, or that and the generation of an earlier session."""
@@ -63,7 +63,7 @@ def directory_of(state_dir: Path, name: str, owner: str = "") -> SessionDirector
 
 def text_of(session: Session, *, last_state: bool) -> LogText:
     """What makes lines of text of a session's log."""
-    from tmuxmcp.terminal.logtext import LogText  # late: whoever opens a broker needs none
+    from tmuxmcp.terminal.text.logtext import LogText  # late: whoever opens a broker needs none
 
     version = version_of(session.meta.tmux) or OLDEST_VERSION
     return LogText(session.cols, session.rows, last_state=last_state, version=version)

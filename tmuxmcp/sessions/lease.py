@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Literal
 
-from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.record.events import TakenEvent
 from tmuxmcp.record.log import wake
 from tmuxmcp.sessions.session import Session

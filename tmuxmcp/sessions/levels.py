@@ -11,11 +11,11 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.launch.shells import adopted, shell_of
-from tmuxmcp.launch.shells.record import Shell
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import proc
-from tmuxmcp.readiness.kernel import KernelFacts
+from tmuxmcp.machine.launch.shells import adopted, shell_of
+from tmuxmcp.machine.launch.shells.record import Shell
+from tmuxmcp.machine.witness.kernel import KernelFacts
 from tmuxmcp.record.levels import Level
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 

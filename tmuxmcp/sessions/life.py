@@ -18,8 +18,8 @@ import signal
 import time
 from enum import StrEnum
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.limits import WRAPPER_LEVELS
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux.panes import Pane

@@ -21,20 +21,20 @@ from typing import Generic, TypeVar
 import anyio
 import psutil
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Foreground, Mode
-from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.launch.shells.record import Shell
 from tmuxmcp.machine import proc
-from tmuxmcp.readiness import time_outs
-from tmuxmcp.readiness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, InputWait, KernelFacts, Verdict
-from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness, Sight
+from tmuxmcp.machine.launch.shells.record import Shell
+from tmuxmcp.machine.witness import time_outs
+from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, InputWait, KernelFacts, Verdict
+from tmuxmcp.machine.witness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions.levels import LevelScan, has_terminal, shell_at
 from tmuxmcp.sessions.life import OVER_STATES, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.modes import ModeFacts, mode_of
-from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.tmux.panes import Pane
 
 LAST_TEXT_BYTES = 2048

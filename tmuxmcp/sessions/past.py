@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from tmuxmcp.errors import InvalidArgument, IoError, NotRetained, TimedOut
-from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, screen_of
-from tmuxmcp.record.replaying import BlankScreen, PackedScreen, Replaying
-from tmuxmcp.record.story import Story, beginning
+from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
+from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, screen_of
+from tmuxmcp.record.past.replaying import BlankScreen, PackedScreen, Replaying
+from tmuxmcp.record.past.story import Story, beginning
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.widths import version_of
 

@@ -6,9 +6,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from tmuxmcp.contract.errors import SessionNotFound
 from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import PAUSE_HOLDER
-from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, GivenBackEvent, TakenEvent
 from tmuxmcp.record.log import RawLog, wake

@@ -13,8 +13,8 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import TmuxMcpError
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.processes import Counting
 from tmuxmcp.sessions import identity, inputrequests

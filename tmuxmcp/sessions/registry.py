@@ -16,7 +16,7 @@ from pathlib import Path
 
 import anyio.lowlevel
 
-from tmuxmcp.errors import SessionNotFound, TmuxFailed
+from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed
 from tmuxmcp.machine import cgroup
 from tmuxmcp.record import generations
 from tmuxmcp.record.directory import SessionDirectory, directories

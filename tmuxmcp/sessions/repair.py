@@ -14,8 +14,8 @@ from pathlib import Path
 
 import anyio
 
-from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.launch import launch
+from tmuxmcp.contract.errors import TmuxMcpError
+from tmuxmcp.machine.launch import launch
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.session import Session

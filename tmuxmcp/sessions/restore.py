@@ -11,13 +11,13 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from tmuxmcp.contract.errors import InvalidArgument, Unsupported
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.limits import Limits, SandboxLevel
 from tmuxmcp.contract.requests import CreateSession
-from tmuxmcp.errors import InvalidArgument, Unsupported
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import PROMPT_SHELLS

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tmuxmcp.errors import InvalidArgument, SessionNotFound
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.ownfiles import make_empty
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 from tmuxmcp.record.events import Events, ExitedEvent

@@ -12,10 +12,10 @@ from dataclasses import field
 from functools import cached_property
 from hashlib import blake2b
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.capture import Capture, KnownRows, Styled
-from tmuxmcp.terminal.render import changed_rows
+from tmuxmcp.terminal.emulator.capture import Capture, KnownRows, Styled
+from tmuxmcp.terminal.emulator.render import changed_rows
 from tmuxmcp.terminal.widths import TmuxVersion
 from tmuxmcp.tmux import panes
 

@@ -21,13 +21,14 @@ import anyio
 import anyio.lowlevel
 import psutil
 
+from tmuxmcp.contract.errors import IoError, SessionExited
 from tmuxmcp.contract.results import Ended, Usage
 from tmuxmcp.contract.times import iso, seconds_of
-from tmuxmcp.errors import IoError, SessionExited
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
-from tmuxmcp.readiness import witness
-from tmuxmcp.readiness.kernel import KernelFacts, stopped
+from tmuxmcp.machine.ssh.client import SSH_FAILED, remove_control, was_cut
+from tmuxmcp.machine.witness import tty as witness
+from tmuxmcp.machine.witness.kernel import KernelFacts, stopped
 from tmuxmcp.readiness.weak import EnteredLine
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.cursors import Cursors
@@ -40,13 +41,13 @@ from tmuxmcp.record.holdings import Holding, holdings
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.past.recordingnote import RecordingNote
+from tmuxmcp.record.past.timing import Times
 from tmuxmcp.record.pendinginput import QueuedInput
 from tmuxmcp.record.place import Places
-from tmuxmcp.record.recordingnote import RecordingNote
 from tmuxmcp.record.sink import sink_pid
 from tmuxmcp.record.start import Start
 from tmuxmcp.record.stdin import remove_left
-from tmuxmcp.record.timing import Times
 from tmuxmcp.record.told import ToldCallers
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
@@ -68,10 +69,9 @@ from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.prompts import SeenPrompts
 from tmuxmcp.sessions.shellview import ShellView
 from tmuxmcp.sessions.showninput import ShownInput
-from tmuxmcp.ssh.client import SSH_FAILED, remove_control, was_cut
-from tmuxmcp.terminal.capture import KnownRows
+from tmuxmcp.terminal.emulator.capture import KnownRows
 from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
-from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux import leases, panes
 from tmuxmcp.tmux.held import Lease, NotedGiveBack

@@ -12,8 +12,8 @@ import sys
 import time
 from dataclasses import replace
 
-from tmuxmcp.latedataclass import changed
-from tmuxmcp.launch.shells.bash import REPEATED_HOOK
+from tmuxmcp.contract.latedataclass import changed
+from tmuxmcp.machine.launch.shells.bash import REPEATED_HOOK
 from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.directory import SessionDirectory
@@ -23,8 +23,8 @@ from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.levels import LevelScan
 from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_paste_mode
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, Numbers, ShellState, ShellTrack
-from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.proofs import hash_of
+from tmuxmcp.terminal.text.plain import plain
 
 CHECKPOINT_BYTES = 1 << 22
 """How much is scanned between two checkpoints: what a killed broker's successor scans again, at most."""

@@ -10,12 +10,12 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.times import iso
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.events import Events, ShownEvent
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.echo import ECHO_LIMIT
-from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.text.plain import plain
 
 INPUT_CHARS = 4096
 """Characters of one input that are written down; of a longer one only the size is."""

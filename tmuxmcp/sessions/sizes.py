@@ -10,10 +10,10 @@ from __future__ import annotations
 import anyio
 
 from tmuxmcp.contract.call import begin
-from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, pack
+from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, pack
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT, looked
+from tmuxmcp.terminal.emulator.looked import SCREEN_STATE_FORMAT, looked
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 

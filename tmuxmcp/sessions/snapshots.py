@@ -6,7 +6,7 @@ import anyio
 
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT, looked
+from tmuxmcp.terminal.emulator.looked import SCREEN_STATE_FORMAT, looked
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.widths import version_of
 from tmuxmcp.tmux import panes
@@ -35,7 +35,7 @@ async def snapshot_of(session: Session) -> Snapshot:
 
 
 async def _told_by_tmux(session: Session) -> Snapshot | None:
-    from tmuxmcp.terminal.seed import TAIL_BYTES, seed  # late: it brings the emulator
+    from tmuxmcp.terminal.emulator.seed import TAIL_BYTES, seed  # late: it brings the emulator
 
     assert session.pane
     size = session.log.size()
@@ -48,7 +48,13 @@ async def _told_by_tmux(session: Session) -> Snapshot | None:
 
 
 def _drawn_from_log(session: Session) -> Snapshot:
-    from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank, counted_by  # late: it brings the emulator
+    from tmuxmcp.terminal.emulator.replay import (  # late: it brings the emulator
+        Replay,
+        SizeChange,
+        beginning,
+        blank,
+        counted_by,
+    )
 
     end = session.log.size()
     start = max(session.log.head(), end - REBUILT_BYTES)

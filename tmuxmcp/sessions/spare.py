@@ -15,10 +15,10 @@ import shutil
 
 import anyio
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.launch import launch
+from tmuxmcp.machine.launch import launch
 from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.tmux import panes

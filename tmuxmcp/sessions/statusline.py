@@ -14,8 +14,8 @@ from functools import partial
 import anyio
 import anyio.abc
 
+from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.follow import Destroyed, Exit, Lost
-from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.machine import locks
 from tmuxmcp.sessions.follow import Follow
 from tmuxmcp.sessions.look import Look

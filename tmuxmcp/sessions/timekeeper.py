@@ -20,13 +20,13 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.contract.times import seconds_of
-from tmuxmcp.errors import Unsupported
 from tmuxmcp.machine.delays import HELD_UP_S, Delays, minding_stops
 from tmuxmcp.machine.filesystem import file_system_of
 from tmuxmcp.record.log import LogWatcher, Unchanged
+from tmuxmcp.record.past.timingwriter import TimingWriter
 from tmuxmcp.record.sink import sink_of
-from tmuxmcp.record.timingwriter import TimingWriter
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 

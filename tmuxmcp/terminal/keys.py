@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from itertools import product
 
-from tmuxmcp.errors import InvalidKey, NoInput
+from tmuxmcp.contract.errors import InvalidKey, NoInput
 
 MAX_REPEAT = 1000
 """Most keys that one spec, and one call, may stand for."""

@@ -32,7 +32,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from tmuxmcp.latedataclass import changed, dataclass
+from tmuxmcp.contract.latedataclass import changed, dataclass
 from tmuxmcp.terminal.proofs import Promise, hash_of
 
 LONGEST_MARK = 16 * 1024

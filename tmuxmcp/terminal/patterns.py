@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tmuxmcp.errors import InvalidPattern
+from tmuxmcp.contract.errors import InvalidPattern
 
 MOST_PATTERN = 4096
 """Characters of a pattern."""

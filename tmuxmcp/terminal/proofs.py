@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 
 PROOF_DIGITS = 32
 """Hexadecimal digits of each half: 128 bits, which nobody guesses."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.terminal.widths import TmuxVersion
 
 Colour = int | tuple[int, int, int] | None

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 
-from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import TmuxFailed
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.tmux import answerpopup, panes, personkey
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane

@@ -23,9 +23,9 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from tmuxmcp.contract.errors import TmuxFailed
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import TRACE_LEVEL
-from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.lifeline import Lifeline
 
 log = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ import pwd
 import re
 from contextlib import suppress
 
+from tmuxmcp.contract.errors import SessionTaken
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import PAUSE_HOLDER
-from tmuxmcp.errors import SessionTaken
-from tmuxmcp.latedataclass import dataclass
 
 IS_FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused}#{@tmuxmcp_paused_all},}"
 """A tmux format that holds while nobody holds the pane."""

@@ -12,8 +12,8 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import TmuxFailed
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.tmux import panes, personkey
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import Lease

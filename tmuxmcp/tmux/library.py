@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 

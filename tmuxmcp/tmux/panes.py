@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import anyio
 
-from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import TmuxFailed
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, text_width, version_of
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import IS_FREE, Lease, taken_error

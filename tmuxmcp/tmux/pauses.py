@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tmuxmcp.errors import SessionNotFound, TmuxFailed
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxFailed, TmuxUnavailable
+from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied, TmuxFailed, TmuxUnavailable
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.machine.ownfiles import make_directory, read_text

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from tmuxmcp.errors import Unsupported
+from tmuxmcp.contract.errors import Unsupported
 
 NAMESPACE = "tmuxmcp"
 """Of actors, and of records in Ray's key-value store."""

@@ -26,8 +26,8 @@ from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import CallAgain
+from tmuxmcp.contract.errors import Internal, NodeUnreachable, TmuxMcpError, Unauthorized, Unsupported, shortage
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
-from tmuxmcp.errors import Internal, NodeUnreachable, TmuxMcpError, Unauthorized, Unsupported, shortage
 from tmuxmcp.machine import signals
 from tmuxmcp.machine.stateid import state_id
 from tmuxmcp.nodes import wire

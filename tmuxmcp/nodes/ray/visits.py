@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-from tmuxmcp.errors import OutcomeUnknown
+from tmuxmcp.contract.errors import OutcomeUnknown
 
 PIECE_HELD_S = 10.0
 """So long a call waits for a piece before it says that there is none yet."""

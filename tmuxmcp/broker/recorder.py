@@ -1,0 +1,357 @@
+"""Recordings that run: begun and stopped by callers, brought to their end where a session has ended.
+
+While one runs there is only its note (`record/past/recordingnote.py`). Its file is made of the log afterwards, by
+whatever broker is there then (`recordingcare.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+
+from tmuxmcp.broker import recordings
+from tmuxmcp.broker.programs.machine import MOST_INSIDE, MachineWork
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call, Progress, no_progress
+from tmuxmcp.contract.errors import IoError, RecordingState, TimedOut, TmuxMcpError
+from tmuxmcp.contract.times import iso
+from tmuxmcp.machine import locks
+from tmuxmcp.readiness import nextprompt
+from tmuxmcp.record.commands import EndedCommand
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.events import EVENTS_FILE_BYTES, RecordingEvent
+from tmuxmcp.record.past import exporting, recordingnote
+from tmuxmcp.record.past.exporting import ExportOptions
+from tmuxmcp.record.past.recordingnote import RecordingNote, begin_recording, reserve_beside
+from tmuxmcp.record.past.recordings import Stretch
+from tmuxmcp.sessions.life import State
+from tmuxmcp.sessions.past import screen_at
+from tmuxmcp.sessions.restore import ran_a_command
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.modes import PROMPT_SHELLS
+
+NOTE_LOCK_S = 10.0
+"""How long another broker may take to write the note, or to make the file."""
+
+INDEXED_S = 0.6
+"""How long the broker that writes the times may take to write down the last ones: it does so every 0.25 s."""
+
+FILE_MOST_TRIES = 3
+"""So often a file is tried to be made that nobody waits for."""
+
+COARSE_TIMES_NOTE = "No server that stays writes down when what is printed: times are those of commands and of input."
+
+
+class Recorder:
+    """The recordings of one broker's sessions."""
+
+    def __init__(self, machine: MachineWork) -> None:
+        self._machine = machine
+        self.most_bytes = exporting.EXPORT_BYTES
+        """Of a recording's file."""
+
+    # ---- what callers want ---------------------------------------------------------------------
+
+    async def start(self, session: Session, asked: q.StartRecording, call: Call) -> r.StartRecordingResult:
+        """Begin a recording, here and now.
+
+        Raises:
+            SessionExited
+            RecordingState: one runs.
+            TmuxMcpError: its file cannot be made there.
+        """
+        await session.alive()
+        async with _alone(session.directory):
+            before = RecordingNote.load(session.directory)
+            if before and before.is_open:
+                raise _runs(session, before)
+            path, place = "", None
+            if asked.path:
+                path, place = self._machine.absolute(asked.path), await self._machine.reserve(asked.path)
+            try:
+                note = begin_recording(
+                    session.directory,
+                    asked.format,
+                    begin=session.log.size(),
+                    begin_ms=session.now_ms(),
+                    path=path,
+                    place=place,
+                    input=asked.input,
+                    idle_limit_ms=None if asked.idle_limit_s is None else round(asked.idle_limit_s * 1000),
+                    by=call.caller,
+                )
+            except IoError:
+                if place:
+                    with suppress(TmuxMcpError):
+                        await self._machine.release(asked.path, place)
+                raise
+        _tell(session, note)
+        return r.StartRecordingResult(
+            session_id=session.id,
+            path=str(note.file(session.directory)),
+            format=note.film,
+            bytes=0,
+            duration_s=0.0,
+            events=0,
+            note=None if _is_timed(session.directory) else COARSE_TIMES_NOTE,
+        )
+
+    async def stop(self, session: Session, call: Call) -> r.StopRecordingResult:
+        """End the recording that runs, and make its file; of a session that has ended, also what was made then.
+
+        Raises:
+            RecordingState: none runs.
+            TmuxMcpError: its file cannot be made; it can be stopped again.
+        """
+        await nextprompt.at_rest(session)
+        session.save_checkpoint()
+        session.shown.write_shown(session.cols, session.rows)
+        async with _alone(session.directory):
+            note = RecordingNote.load(session.directory)
+            if note and note.state == "saved" and note.with_session:
+                return _stopped(session, note)
+            if note is None or not (note.is_open or note.state == "failed"):
+                raise _none_runs(session, note)
+            if note.state == "running":
+                over = session.exited and session.life.state is not State.LOST
+                end = (None, None) if over else (session.log.size(), session.now_ms())
+                note = replace(note, state="stopped", end=end[0], end_ms=end[1], with_session=over)
+                note.save(session.directory)
+                await _indexed(session)
+            return _stopped(session, await self._save(session, note, call.progress))
+
+    async def finish(self, session: Session) -> RecordingNote | None:
+        """Bring the recording of a session that is over to its end, if that is still to be done; what became of it.
+
+        Raises:
+            TmuxMcpError: its file cannot be made.
+        """
+        async with _alone(session.directory):
+            note = RecordingNote.load(session.directory)
+            if note is None or not note.is_open:
+                return note
+            session.shown.write_shown(session.cols, session.rows)
+            if note.state == "running":
+                note = replace(note, state="stopped", with_session=True)
+                note.save(session.directory)
+            if note.keep == "on_failure" and note.with_session and not await has_failed(session):
+                return await self._discard(session, note)
+            return await self._save(session, note, no_progress)
+
+    # ---- the file ------------------------------------------------------------------------------
+
+    async def _save(self, session: Session, note: RecordingNote, progress: Progress) -> RecordingNote:
+        try:
+            saved = await self._make_file(session, note, progress)
+        except TmuxMcpError as error:
+            tries = note.tries + 1
+            failed = replace(
+                note, tries=tries, state="failed" if tries >= FILE_MOST_TRIES else "stopped", note=error.message
+            )
+            failed.save(session.directory)
+            if failed.state == "failed":
+                _tell(session, failed)
+            raise
+        saved.save(session.directory)
+        _tell(session, saved)
+        return saved
+
+    async def _make_file(self, session: Session, note: RecordingNote, progress: Progress) -> RecordingNote:
+        directory, remarks = session.directory, []
+        begin = max(note.begin, session.log.head())
+        stretch = Stretch(
+            begin=begin,
+            end=max(session.log.size() if note.end is None else note.end, begin),
+            begin_ms=note.begin_ms if begin == note.begin else session.times.ms_at(begin) or note.begin_ms,
+            end_ms=note.end_ms,
+        )
+        if begin > note.begin:
+            lost = begin - note.begin
+            remarks.append(f"Its first {lost:,} bytes of output are no longer kept (log_max_bytes); it begins behind.")
+        full_at = min(self.most_bytes, MOST_INSIDE) if note.path and self._machine.is_inside else self.most_bytes
+        options = ExportOptions(note.film, idle_limit_ms=note.idle_limit_ms, typed=note.input, full_at=full_at)
+        start = None
+        if begin:
+            with suppress(TmuxMcpError):  # it is then drawn as well as can be, and said to be approximate
+                start = await screen_at(session, begin)
+        with exporting.staged(directory, f".{secrets.token_hex(8)}.new") as made:
+            exported = await recordings.make_film(session, stretch, options, made, start, progress)
+            note, remark = await self._placed(session, note, made)
+        if exported.truncated:
+            remarks.append(f"Its file was full ({full_at:,} bytes): it ends {exported.duration_ms / 1000:g} s in.")
+        if not exported.times_known:
+            remarks.append(
+                "Nobody noted exactly when some of it was printed (no server ran then, or it was held up): that comes "
+                "late, at a time by which it had been printed."
+            )
+        if note.input and _events_full(directory):
+            remarks.append("What was typed last is not in it: the session has written down too much already.")
+        return replace(
+            note,
+            state="saved",
+            bytes=exported.bytes,
+            duration_ms=exported.duration_ms,
+            events=exported.events,
+            times_known=exported.times_known,
+            approximate=exported.approximate or begin > note.begin,
+            truncated=exported.truncated,
+            note=" ".join([remark, *remarks] if remark else remarks),
+        )
+
+    async def _placed(self, session: Session, note: RecordingNote, made: Path) -> tuple[RecordingNote, str]:
+        """Put the file where it belongs, else beside the log: it is kept in any case. What is to be said of that."""
+        directory = session.directory
+        if note.path:
+            try:
+                return replace(note, saved=await self._machine.move_in(note.path, made, note.place)), ""
+            except TmuxMcpError as error:
+                name = reserve_beside(directory, recordingnote.FILM_ENDINGS[note.film])
+                remark = f"It could not be put at {note.path}: {error.message} It is beside the log."
+                note = replace(note, path="", name=name)
+        else:
+            remark = ""
+        try:
+            os.replace(made, directory.recordings / note.name)
+        except OSError as error:
+            raise IoError(f"{directory.recordings / note.name} cannot be written: {error.strerror}.") from error
+        return note, remark
+
+    async def _discard(self, session: Session, note: RecordingNote) -> RecordingNote:
+        """Give the place back of a recording that nobody wants, as nothing failed."""
+        if note.path and note.place:
+            with suppress(TmuxMcpError):
+                await self._machine.release(note.path, note.place)
+        elif note.name:
+            (session.directory.recordings / note.name).unlink(missing_ok=True)
+        note = replace(note, state="discarded", note="Nothing failed, so it was not kept.")
+        note.save(session.directory)
+        _tell(session, note)
+        return note
+
+
+# ---- what is known of it -----------------------------------------------------------------------------
+
+
+async def has_failed(session: Session) -> bool:
+    """Whether something went wrong in a session that is over; what is not known to have gone well did.
+
+    A session that a caller or a setting has ended is judged by its commands alone.
+    """
+    why = session.ended
+    if why is None or why.reason not in ("exit", "destroyed", "idle"):
+        return True
+    by_itself = why.reason == "exit"
+    if by_itself and session.exit_status[0] != 0:
+        return True
+    if not by_itself and _runs_unmarked_commands(session):
+        return True
+    look = await session.look()
+    session.save_checkpoint()
+    known = session.commands.kept_commands(look)
+    if session.commands.count(look) > len(known):  # some are forgotten
+        return True
+    last = known[-1].number if known and by_itself else None  # what ended the shell: its exit code is the shell's
+    return any(
+        not isinstance(each, EndedCommand) or each.exit_code != 0
+        for each in known
+        if not (each.number == last and getattr(each, "exit_code", None) is None)
+    )
+
+
+def _runs_unmarked_commands(session: Session) -> bool:
+    """Whether it is a shell at a prompt that does not tell what it runs."""
+    meta = session.meta
+    shell = os.path.basename(meta.program) in PROMPT_SHELLS and not ran_a_command(meta.program, meta.args)
+    return shell and not meta.marks
+
+
+def _stopped(session: Session, note: RecordingNote) -> r.StopRecordingResult:
+    remarks = ["It ended with the session." if note.with_session else "", note.note]
+    return r.StopRecordingResult(
+        session_id=session.id,
+        path=str(note.file(session.directory)),
+        format=note.film,
+        bytes=note.bytes,
+        duration_s=note.duration_ms / 1000,
+        events=note.events,
+        times_known=note.times_known,
+        approximate=note.approximate,
+        truncated=note.truncated,
+        note=" ".join(filter(None, remarks)) or None,
+    )
+
+
+def _runs(session: Session, note: RecordingNote) -> RecordingState:
+    path = str(note.file(session.directory))
+    return RecordingState(
+        f"Session {session.id} is being recorded, since {note.began_at}, to {path}.",
+        hint="stop_recording ends that one.",
+        session_id=session.id,
+        path=path,
+    )
+
+
+def _none_runs(session: Session, note: RecordingNote | None) -> RecordingState:
+    if note and note.state == "discarded":
+        text = f"The recording of session {session.id} was not kept, as nothing failed."
+    elif note:
+        text = f"No recording of session {session.id} runs; the last one is {note.file(session.directory)}."
+    else:
+        text = f"No recording of session {session.id} runs."
+    return RecordingState(
+        text,
+        hint="Begin one first. What the session did before can be exported to a file all the same.",
+        session_id=session.id,
+    )
+
+
+def _tell(session: Session, note: RecordingNote) -> None:
+    path = str(note.file(session.directory))
+    session.events.append(RecordingEvent(iso(time.time()), session.log.size(), note.state, path))
+
+
+@asynccontextmanager
+async def _alone(directory: SessionDirectory) -> AsyncIterator[None]:
+    """While this is open, nobody else changes the note.
+
+    Raises:
+        TimedOut: another broker does not come to an end.
+    """
+    async with locks.lock_within(directory.recording_lock, patience_s=NOTE_LOCK_S) as held:
+        if not held:
+            raise TimedOut("Another broker is making the file of this recording.", hint="Try again.")
+        yield
+
+
+def _is_timed(directory: SessionDirectory) -> bool:
+    """Whether a broker writes down when what is printed."""
+    try:
+        with locks.if_free(directory.timing_lock) as free:
+            return not free
+    except OSError:
+        return False
+
+
+async def _indexed(session: Session) -> None:
+    """Let the broker that writes the times come to the end of the log, for a moment."""
+    end = session.log.size()
+    if not end or not _is_timed(session.directory):
+        return
+    with anyio.move_on_after(INDEXED_S):
+        while not any(step.offset >= end for step in session.times.steps(end - 1, end)):
+            await anyio.sleep(0.02)
+
+
+def _events_full(directory: SessionDirectory) -> bool:
+    try:
+        return os.stat(directory.events).st_size >= EVENTS_FILE_BYTES
+    except OSError:
+        return False

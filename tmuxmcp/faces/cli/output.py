@@ -1,0 +1,121 @@
+"""What goes to the terminal: results, tables, notes and errors. Bytes go out as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tmuxmcp.contract.errors import Internal, IoError, TmuxMcpError
+from tmuxmcp.faces.cli.arguments import verb_of
+from tmuxmcp.faces.cli.stdout import bold as bold
+from tmuxmcp.faces.cli.stdout import coloured as coloured
+from tmuxmcp.faces.cli.stdout import flush as flush
+from tmuxmcp.faces.cli.stdout import forget as forget
+from tmuxmcp.faces.cli.stdout import visible as visible
+from tmuxmcp.faces.cli.stdout import write as write
+from tmuxmcp.faces.cli.stdout import write_json as write_json
+
+if TYPE_CHECKING:
+    from tmuxmcp.contract.results import Result
+
+OURS_IN_RUN = 125
+"""Exit status of `run` for what is not the command's own: as of docker, env and timeout."""
+
+
+def write_result(result: Result) -> None:
+    """Put a whole result on stdout as JSON."""
+    write_json(result.model_dump())
+
+
+def write_text(text: str | bytes) -> None:
+    """Put terminal text on stdout exactly; on a terminal, the shell's prompt gets a line of its own."""
+    write(text)
+    if text and text[-1:] not in ("\n", b"\n") and sys.stdout.isatty():
+        write("\n")
+
+
+def write_table(rows: Sequence[Sequence[str]]) -> None:
+    """Put rows on stdout in columns; the first row is the heading."""
+    write_lines(table(rows))
+
+
+def write_lines(lines: Sequence[str]) -> None:
+    """Put lines on stdout."""
+    write("".join(f"{line}\n" for line in lines))
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines with columns; the first row is the heading."""
+    rows = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [bold(lines[0], sys.stdout), *lines[1:]]
+
+
+class ProgressLine:
+    """One dim line on stderr that says how a long wait goes; nothing where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    async def __call__(self, elapsed_s: float, last_line: str) -> None:
+        """Show it, instead of what it showed before."""
+        if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+            return
+        text = f"{elapsed_s:.0f} s  {visible(last_line)}".rstrip()
+        cols = os.get_terminal_size(2).columns
+        room = cols - 1 if text.isascii() else cols // 2  # each may be two columns wide
+        self._shown = True
+        self._write(f"\r{bold(text[:room], sys.stderr, '2')}\x1b[K")
+
+    def erase(self) -> None:
+        """Leave the line as it was."""
+        if self._shown:
+            self._shown = False
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def note(text: str | None) -> None:
+    """Tell the person something; stdout is the program's."""
+    if text:
+        from tmuxmcp.faces.cli.wording import in_cli_words
+
+        sys.stdout.flush()  # on a terminal, the order counts
+        print(f"tmuxmcp: {visible(in_cli_words(text))}", file=sys.stderr)
+
+
+def note_gaps(gaps: Sequence[int]) -> None:
+    """Tell the person at which offsets output was lost."""
+    if gaps:
+        note(f"output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted")
+
+
+def report(error: TmuxMcpError, words: Sequence[str]) -> int:
+    """One line on stderr, with --json the error object on stdout; return the exit status."""
+    from tmuxmcp.faces.cli.wording import in_cli_words
+
+    print("tmuxmcp: " + " ".join(in_cli_words(str(error)).split("\n")), file=sys.stderr)
+    if "--json" in words:
+        try:
+            write_json({"error": json.loads(json.dumps(error.as_dict(), default=str))})
+            flush()
+        except (BrokenPipeError, IoError):
+            forget()
+    return OURS_IN_RUN if verb_of(words) == "run" else error.exit_status
+
+
+def report_defect(error: Exception, words: Sequence[str]) -> int:
+    """As `report`, for what should not happen; the log gets all of it."""
+    import logging
+
+    logging.getLogger(__name__).error("unexpected", exc_info=error)
+    why = f"{type(error).__name__}: {error}".split("\n")[0]
+    return report(Internal(f"Something unexpected failed inside tmuxmcp: {why}.", hint="Sessions go on."), words)

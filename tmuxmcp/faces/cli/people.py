@@ -1,0 +1,103 @@
+"""The verbs of people: keep agents from typing into a session, and let them again; and what others of theirs share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from tmuxmcp.contract.errors import PermissionDenied
+from tmuxmcp.faces.cli import output
+from tmuxmcp.faces.cli.arguments import session_id
+from tmuxmcp.faces.cli.calling import with_broker
+from tmuxmcp.machine.ourselves import in_a_session
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.answering import WaitingRequest
+    from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.gate.confirmations import Confirmation
+
+
+def take(options: argparse.Namespace) -> int:
+    """`tmuxmcp take`."""
+    return with_broker(options, _take)
+
+
+def release(options: argparse.Namespace) -> int:
+    """`tmuxmcp release`."""
+    check_outside()
+    return with_broker(options, _release)
+
+
+def check_outside(why: str = "Only a person gives a session back.") -> None:
+    """What an agent runs in its session does not do what is a person's.
+
+    Raises:
+        PermissionDenied
+    """
+    if in_a_session():
+        raise PermissionDenied(why, hint="Run it in a terminal of your own.")
+
+
+def check_person() -> None:
+    """No agent answers itself, as far as that can be told.
+
+    Raises:
+        PermissionDenied: this runs in a session, or below a server.
+    """
+    if in_a_session() or _below_a_server():
+        raise PermissionDenied("Only a person answers.", hint="Run it in a terminal of your own.")
+
+
+def _below_a_server() -> bool:
+    """Whether a server has started this, as `run_process` does."""
+    import psutil
+
+    for process in psutil.Process().parents():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if "serve" in words and any(os.path.basename(word) == "tmuxmcp" for word in words[:4]):
+            return True
+    return False
+
+
+def show(what: WaitingRequest) -> None:
+    """The agent's words, indented below a heading of ours: they can look like nothing else."""
+    kind = "a secret" if what.request.secret else "input"
+    heading = f"{what.request.id}: an agent asks for {kind} in session {what.session.id}, {what.left_s:.0f} s left"
+    text = "".join(f"    | {line}\n" for line in what.message.split("\n"))
+    output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
+    sys.stdout.flush()
+
+
+def show_question(question: Confirmation) -> None:
+    """What an agent may only do when a person agrees; its words are indented as well."""
+    from tmuxmcp.broker.userinput import harmless
+
+    heading = f"{question.id}: an agent asks whether it may do something"
+    text = "".join(f"    | {line}\n" for line in harmless(question.message).split("\n"))
+    output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
+    sys.stdout.flush()
+
+
+async def _take(broker: Broker, options: argparse.Namespace) -> int:
+    name = (await broker.get_session(session_id(options))).session_id
+    lease = await broker.take(name)
+    if options.json:
+        output.write_json({"session_id": name, "taken_over": {"by": lease.by, "since": lease.since}})
+    else:
+        output.note(f"agents do not type into it until you run: tmuxmcp release {name}")
+    return 0
+
+
+async def _release(broker: Broker, options: argparse.Namespace) -> int:
+    name = (await broker.get_session(session_id(options))).session_id
+    lease = await broker.release(name)
+    if options.json:
+        output.write_json({"session_id": name, "released": lease is not None})
+    elif lease is None:
+        output.note("nobody had taken it")
+    return 0

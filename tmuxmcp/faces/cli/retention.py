@@ -1,0 +1,99 @@
+"""`tmuxmcp pin` and `prune`: which files of sessions stay, and which go. Neither starts a tmux server."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from tmuxmcp.contract.errors import InvalidArgument, IoError
+from tmuxmcp.contract.times import iso
+from tmuxmcp.faces.cli import output
+from tmuxmcp.faces.cli.arguments import session_id
+from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
+from tmuxmcp.faces.cli.service import effective
+from tmuxmcp.machine.ownfiles import make_empty
+from tmuxmcp.sessions import kept
+from tmuxmcp.sessions.retention import Removal, RetentionWish
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.broker.prune import Pruned
+
+HEADING = ("ID", "BYTES", "LAST", "WHY")
+
+TIDIES_NOTHING = {"retention_days": 0, "state_max_bytes": 0, "idle_timeout_s": 0, "max_duration_s": 0}
+"""Settings of a broker that does nothing of its own accord."""
+
+
+def pin(options: argparse.Namespace) -> int:
+    """`tmuxmcp pin`."""
+    settings, _ = effective(options)
+    directory = kept.directory_of(settings.state_dir, session_id(options), CLI_CALLER)
+    try:
+        if options.remove:
+            directory.pin.unlink(missing_ok=True)
+        else:
+            make_empty(directory.pin)
+    except OSError as error:
+        raise IoError(f"{directory.pin} cannot be changed: {error.strerror}.") from error
+    if options.json:
+        output.write_json({"session_id": directory.name, "pinned": not options.remove})
+    return 0
+
+
+def prune(options: argparse.Namespace) -> int:
+    """`tmuxmcp prune`; exit status 1 when something that should go is still there."""
+    if options.ids and options.older_than is not None:
+        raise InvalidArgument("IDs and --older-than exclude each other.", hint="Give one of them.")
+    settings, _ = effective(options)
+    options.wish = RetentionWish(settings.retention_days, settings.state_max_bytes)
+    if options.ids or options.older_than is not None:
+        options.wish = RetentionWish(older_than_s=options.older_than, names=tuple(options.ids))
+    if not settings.state_dir.is_dir():
+        return _tell(options, {"removed": [], "left": []})
+    if kept.server_seems_running(settings.state_dir):
+        return with_broker(options, _prune, **TIDIES_NOTHING)
+    return anyio.run(_prune_without_server, options)
+
+
+async def _prune(broker: Broker, options: argparse.Namespace) -> int:
+    pruned = await broker.prune(options.wish, by=CLI_CALLER, look_only=options.dry_run)
+    return _tell(options, _rows(pruned))
+
+
+async def _prune_without_server(options: argparse.Namespace) -> int:
+    from tmuxmcp.app import broker_settings
+    from tmuxmcp.broker.prune import Prune
+
+    async def live() -> Collection[str]:
+        return ()
+
+    settings, _ = effective(options)
+    removing = Prune(broker_settings(settings), live, CLI_CALLER)
+    return _tell(options, _rows(await (removing.preview if options.dry_run else removing.run)(options.wish)))
+
+
+def _rows(pruned: Pruned) -> dict[str, list[dict[str, Any]]]:
+    return {"removed": list(map(_row, pruned.removed)), "left": list(map(_row, pruned.left))}
+
+
+def _row(removal: Removal) -> dict[str, Any]:
+    last = iso(removal.last_s)
+    return {"session_id": removal.name, "bytes": removal.bytes, "last_activity_at": last, "why": removal.why}
+
+
+def _tell(options: argparse.Namespace, rows: dict[str, list[dict[str, Any]]]) -> int:
+    removed, left = rows["removed"], rows["left"]
+    if options.json:
+        output.write_json({"dry_run": options.dry_run, "bytes": sum(each["bytes"] for each in removed), **rows})
+    elif removed:
+        output.write_table([HEADING, *(tuple(map(str, each.values())) for each in removed)])
+    else:
+        output.note("there is nothing to remove")
+    if left:
+        output.note(f"these could not be removed: {', '.join(each['session_id'] for each in left)}")
+    return 1 if left else 0

@@ -1,0 +1,132 @@
+"""What the page asks beside its stream: commands and what they printed, past screens, searches, recordings.
+
+Each is an operation of the broker, in the name of the person, with the few arguments that the page has.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, get_args
+
+import anyio
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.sight import SessionSights
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.contract.words import FilmFormat
+from tmuxmcp.faces.page.answers import (
+    PAGE_HEADERS,
+    Endpoint,
+    PageArguments,
+    answer,
+    integer_of,
+    routes_of,
+    session_of,
+    text_of,
+)
+from tmuxmcp.faces.page.cells import encoded_screen
+
+PAGE_CALLER = "page"
+
+MOST_OUTPUT = 256 * 1024
+"""Bytes of a command's output that the page shows."""
+
+MOST_MATCHES = 200
+FILMS_AT_ONCE = 4
+"""Past screens and recordings that are made at once, for all pages."""
+
+
+class QueryEndpoints:
+    """Answers pages of one server."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._mine = broker.by(Call(PAGE_CALLER, person=True))
+        self._seeing: SessionSights = broker.seeing()
+        self._turn = anyio.Semaphore(FILMS_AT_ONCE)
+
+    def routes(self) -> list[Route]:
+        """A route for each question."""
+        named: dict[str, Endpoint] = {
+            "commands": self._commands,
+            "output": self._output,
+            "search": self._search,
+            "past": self._past,
+            "activity": self._activity,
+            "generations": self._generations,
+            "export": self._export,
+        }
+        return routes_of(named)
+
+    async def _commands(self, asked: PageArguments) -> Response:
+        request = q.ListCommands(
+            **session_of(asked),
+            limit=integer_of(asked, "limit") or 100,
+            before=integer_of(asked, "before"),
+        )
+        return _response_of(await self._mine.do(request))
+
+    async def _output(self, asked: PageArguments) -> Response:
+        number = integer_of(asked, "command")
+        if number is None:
+            raise InvalidArgument("command is missing.")
+        request = q.Read(**session_of(asked), command=number, max_bytes=MOST_OUTPUT)
+        return _response_of(await self._mine.do(request))
+
+    async def _search(self, asked: PageArguments) -> Response:
+        request = q.Search(**session_of(asked), pattern=text_of(asked, "pattern"), limit=MOST_MATCHES)
+        return _response_of(await self._mine.do(request))
+
+    async def _past(self, asked: PageArguments) -> Response:
+        async with self._turn:
+            snapshot, ms = await self._seeing.past(
+                **session_of(asked), at_ms=integer_of(asked, "ms"), line_at=integer_of(asked, "offset")
+            )
+        return answer(encoded_screen(snapshot) | {"ms": ms, "approximate": snapshot.approximate})
+
+    async def _activity(self, asked: PageArguments) -> Response:
+        found = await self._seeing.activity(**session_of(asked))
+        return answer({"made_ms": round(found.made_s * 1000), "end_ms": found.end_ms, "moments": found.moments})
+
+    async def _generations(self, asked: PageArguments) -> Response:
+        found = self._seeing.generations(text_of(asked, "session"))
+        return answer([asdict(each) for each in found])
+
+    async def _export(self, asked: PageArguments) -> Response:
+        format = text_of(asked, "format")
+        if format not in get_args(FilmFormat):
+            raise InvalidArgument(f"There is no format {format!r}.")
+        request = q.ExportRecording(
+            **session_of(asked),
+            format=format,  # type: ignore[arg-type]  # looked at above
+            from_ms=integer_of(asked, "from_ms"),
+            to_ms=integer_of(asked, "to_ms"),
+        )
+        async with self._turn:
+            made = await self._mine.do(request)
+        return _Once(made.path)
+
+
+class _Once(FileResponse):
+    """A file that is removed when it was sent: it was made for this."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, headers=PAGE_HEADERS, media_type="application/octet-stream")
+
+    async def __call__(self, *asgi: Any) -> None:
+        try:
+            await super().__call__(*asgi)
+        finally:
+            with suppress(OSError):
+                os.unlink(self.path)
+
+
+def _response_of(result: r.Result) -> Response:
+    return answer(result.model_dump(mode="json"))

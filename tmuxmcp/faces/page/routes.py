@@ -1,0 +1,121 @@
+"""The page as routes of the HTTP service: its files, the way in, and what it asks for.
+
+Who comes this far has a person's token, but for the files and the way in: the service's entrance sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from weakref import WeakKeyDictionary
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tmuxmcp.contract.errors import ResourceLimit, TmuxMcpError
+from tmuxmcp.faces.page import assets
+from tmuxmcp.faces.page.answers import answer, body_of, refused, text_of
+from tmuxmcp.faces.page.codes import AccessSecrets
+from tmuxmcp.faces.page.desk import Desk
+from tmuxmcp.faces.page.stream import PageStream, PageSubscription
+
+ENTER, PROVE, LEAVE = "/page/enter", "/page/prove", "/page/leave"
+
+MOST_PAGES = 16
+"""Pages that are open at once."""
+
+MOST_STREAMS = 8 * MOST_PAGES
+"""What pages of gateways look at counts as well."""
+
+
+class Page:
+    """The page of one server."""
+
+    def __init__(self, desk: Desk, keys: AccessSecrets, bearer: Callable[[str | None], str]) -> None:
+        """`bearer` gives the token in an Authorization header."""
+        self._desk, self._keys, self._bearer = desk, keys, bearer
+        self._streams: WeakKeyDictionary[PageStream, str] = WeakKeyDictionary()
+        """With the token of each."""
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Keep pages up to date while this is open."""
+        async with self._desk.run():
+            yield
+
+    @property
+    def open_paths(self) -> frozenset[str]:
+        """What needs no token."""
+        return assets.paths() | {ENTER, PROVE}
+
+    def knows(self, token: str) -> bool:
+        """Whether a token is a person's."""
+        return self._keys.knows(token)
+
+    def routes(self) -> list[Route]:
+        """All of the page."""
+        return [
+            *assets.routes(),
+            Route(ENTER, self._enter, methods=["POST"]),
+            Route(PROVE, self._prove, methods=["POST"]),
+            Route(LEAVE, self._leave, methods=["POST"]),
+            Route("/page/stream", self._stream, methods=["POST"]),
+            *self._desk.routes(),
+        ]
+
+    async def _enter(self, request: Request) -> Response:
+        try:
+            asked = await body_of(request)
+            return answer(asdict(self._keys.enter(text_of(asked, "code"))))
+        except TmuxMcpError as error:
+            return refused(error)
+
+    async def _prove(self, request: Request) -> Response:
+        try:
+            asked = await body_of(request)
+            return answer({"proof": self._keys.prove(text_of(asked, "digest"), text_of(asked, "nonce"))})
+        except TmuxMcpError as error:
+            return refused(error)
+
+    async def _leave(self, request: Request) -> Response:
+        token = self._token(request)
+        self._keys.leave(token)
+        for stream in [each for each, whose in self._streams.items() if whose == token]:
+            stream.end()
+        return answer({})
+
+    async def _stream(self, request: Request) -> Response:
+        try:
+            wish = PageSubscription.of(await body_of(request))
+            if self._desk.listing.lookers >= MOST_PAGES or len(self._streams) >= MOST_STREAMS:
+                return _too_many()
+        except TmuxMcpError as error:
+            return refused(error)
+        stream = self._desk.stream(wish)
+        self._streams[stream] = self._token(request)
+        return stream
+
+    def _token(self, request: Request) -> str:
+        return self._bearer(request.headers.get("authorization"))
+
+
+def page_of(desk: Desk) -> ASGIApp:
+    """What pages ask for as an application, for who has let them in already: without files and keys."""
+
+    async def stream(request: Request) -> Response:
+        try:
+            wish = PageSubscription.of(await body_of(request))
+        except TmuxMcpError as error:
+            return refused(error)
+        return _too_many() if desk.listing.lookers >= MOST_PAGES else desk.stream(wish)
+
+    return Starlette(routes=[Route("/page/stream", stream, methods=["POST"]), *desk.routes()])
+
+
+def _too_many() -> Response:
+    error = ResourceLimit(f"{MOST_PAGES} pages are open already.", hint="Close one of them.")
+    return answer({"error": error.as_dict()}, 503)

@@ -1,1 +1,0 @@
-"""What gdb says to programs: GDB/MI. Pure."""

@@ -1,1 +1,0 @@
-"""Looks at git repositories that anybody may have made: reads them, runs nothing that they name."""

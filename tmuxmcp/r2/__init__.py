@@ -1,1 +1,0 @@
-"""radare2 and rizin behind their pipes."""

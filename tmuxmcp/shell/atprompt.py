@@ -1,0 +1,189 @@
+"""Whether a shell can be given a command: it is at its prompt, on its way there, or something is in the way. Pure.
+
+`AtPrompt.feed` is given what one look tells, and the time by any one clock that does not go back. It says the next
+step, or what is needed to know that: then it is given the same with it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.readiness.settling import UNMARKED_S
+from tmuxmcp.terminal.marks import ShellState
+
+SETTLES_S = 0.015
+"""After this long a shell that is in front of ours is adopted, if it is certainly at its prompt."""
+
+ARRIVES_S = 0.1
+"""One on another machine that waits at its prompt for so long has read what was typed before."""
+
+STOPPED_S = 1.0
+"""How long a shell is stopped before that is said: it may go on in a moment."""
+
+LEAVES_S = 1.0
+"""One that has said that it draws another prompt, or no longer listens, is given so long for that."""
+
+OFTEN_LOST, OFTEN_DOUBTED = 2, 1
+"""How often it is asked for its prompt: where marks of it may be missing, and where they may be somebody else's."""
+
+
+class PromptStep(Enum):
+    """What comes next."""
+
+    LOOK = "look again"
+    TYPE = "type: it is at its prompt"
+    SETTLE = "finish an adoption that somebody has begun"
+    END_LISTENING = "end its listening: it was given our key, and then no command; `listens_no_more` is told"
+    ADOPT = "adopt the shell in front, if it is certainly at its prompt; `tried` is told what came of it"
+    SHOW_PROMPT = "have it show its prompt anew"
+    DRAW_PROMPT = "have it draw another prompt"
+    BLOCKED = "it waits for input, and takes no command: adopt what is in front, or say what it is"
+    SEVERAL = "say that the program in front has several terminals in one"
+    BUSY = "say that it runs a command, or is stopped"
+
+
+class PromptNeed(Enum):
+    """What has to be known or done first, by the name of its field."""
+
+    TAKEN_BACK = "taken_back"
+    LOGGED = "logged"
+    LOST = "lost"
+    PATIENCE = "patience_s"
+
+
+@dataclass(frozen=True)
+class PromptFacts:
+    """What one look tells. None: not found out yet."""
+
+    state: ShellState
+    """By the marks of the shell in front of the others."""
+    marks: bool
+    """It sends marks."""
+    in_front: bool
+    """It reads keys, as far as the kernel tells."""
+    at_editor: bool
+    """It certainly does, and has read all that was typed."""
+    ready: bool
+    """A program waits for input."""
+    hidden: bool
+    """Whether one does cannot be known."""
+    adopting: bool = False
+    """A shell is being adopted at this moment."""
+    unanswered: bool = False
+    """What was typed may be on its way to the shell whose prompt is shown."""
+    leaves: bool = False
+    """It has said that it draws another prompt."""
+    listening: bool = False
+    """It listens for a command, after our key."""
+    stopped: bool = False
+    """Somebody has stopped it."""
+    prompted: bool = False
+    """It shows a prompt, and its hooks are gone."""
+    doubtful: bool = False
+    """What its marks say may not be its own word."""
+    several: bool = False
+    """In front is what shows one of several terminals: tmux, screen."""
+    taken_back: bool = False
+    """What somebody left unfinished at its prompt was taken back."""
+    logged: bool | None = None
+    """All that was printed is in the log."""
+    lost: bool | None = None
+    """Something that was printed since its prompt was not recorded."""
+    patience_s: float | None = None
+    """How long a shell that seems to run a command is given to come to its prompt."""
+
+
+class AtPrompt:
+    """Judges one shell from when a command is to be typed."""
+
+    def __init__(self, now: float, *, adopts: bool) -> None:
+        """`adopts`: a shell in front may be adopted without being asked for."""
+        self._begun = now
+        self._adopts = adopts
+        self._waits_since: float | None = None
+        """Since when it waits for input, or may, at each look."""
+        self._rests_since: float | None = None
+        """Since when it waits at its prompt for keys that may be on their way."""
+        self._stopped_since: float | None = None
+        self._leaves_since: float | None = None
+        self._asked = 0
+        """How often it was asked for its prompt."""
+        self._let_go = False
+        """Its listening was ended: what it says of that later is old."""
+        self._tried = False
+        self.adopted = False
+        """A shell was adopted on the way: none is in front of that."""
+
+    def feed(self, seen: PromptFacts, now: float) -> PromptStep | PromptNeed:
+        """Judge by what was seen at a moment."""
+        if seen.adopting:
+            return PromptStep.SETTLE
+        self._stopped_since = (self._stopped_since or now) if seen.stopped else None
+        if self._stopped_since is not None:
+            return PromptStep.BUSY if now - self._stopped_since >= STOPPED_S else PromptStep.LOOK
+        if seen.unanswered:
+            self._rests_since = (self._rests_since or now) if seen.at_editor else None
+            if not self._rests_since or now - self._rests_since < ARRIVES_S:
+                return PromptStep.LOOK
+        if seen.state is ShellState.PROMPT and seen.in_front:
+            return self._shown(seen, now)
+        if seen.state is ShellState.CONTINUATION and seen.in_front and not seen.taken_back:
+            return PromptNeed.TAKEN_BACK
+        if seen.several:
+            return PromptStep.SEVERAL
+        if seen.ready or seen.hidden:
+            return self._waits(seen, now)
+        self._waits_since = None
+        if (seen.state is ShellState.RUNNING or not seen.marks) and not seen.prompted:
+            if seen.patience_s is None:
+                return PromptNeed.PATIENCE
+            patience_s = max(seen.patience_s, LEAVES_S) if self._let_go else seen.patience_s
+            return PromptStep.BUSY if now - self._begun > patience_s else PromptStep.LOOK
+        return PromptStep.LOOK
+
+    def tried(self, adopted: bool) -> None:
+        """Take in whether a shell was adopted."""
+        if adopted:
+            self.adopted, self._waits_since = True, None
+
+    def listens_no_more(self, now: float) -> None:
+        """Take in that its listening was ended: a shell that takes lines runs one, and comes to another prompt."""
+        self._begun = now
+
+    def _shown(self, seen: PromptFacts, now: float) -> PromptStep:
+        """Of a shell that reads keys, and shows its prompt."""
+        self._leaves_since = (self._leaves_since or now) if seen.leaves else None
+        if self._leaves_since and now - self._leaves_since < LEAVES_S:
+            return PromptStep.LOOK
+        if seen.marks and (not seen.listening or self._let_go):
+            return PromptStep.TYPE
+        self._let_go = True
+        return PromptStep.END_LISTENING
+
+    def _waits(self, seen: PromptFacts, now: float) -> PromptStep | PromptNeed:
+        """Where something waits for input, or may: our shell without its mark, or what is in front of it."""
+        if self._waits_since is None:
+            self._waits_since = now
+            return PromptStep.LOOK
+        waited_s = now - self._waits_since
+        # Where another shell is in front than ours, no mark is to be waited for.
+        early = not self._tried and not seen.hidden and (not seen.in_front or not seen.marks)
+        if waited_s <= (SETTLES_S if early else UNMARKED_S):
+            return PromptStep.LOOK
+        if seen.logged is None:
+            return PromptNeed.LOGGED
+        if not seen.logged:
+            return PromptStep.LOOK
+        if early:
+            self._tried = True
+            return PromptStep.ADOPT if self._adopts else PromptStep.LOOK
+        if seen.in_front and self._asked < OFTEN_LOST:
+            if seen.lost is None:
+                return PromptNeed.LOST
+            # The mark of its prompt was not recorded or not printed, or other marks are not its own: have it show that,
+            # or else draw another.
+            if seen.lost or (seen.doubtful and self._asked < OFTEN_DOUBTED):
+                self._asked, self._waits_since = self._asked + 1, None
+                return PromptStep.SHOW_PROMPT if self._asked == 1 else PromptStep.DRAW_PROMPT
+        return PromptStep.BLOCKED

@@ -1,0 +1,333 @@
+"""Types a command into a shell at its prompt, each step as one guarded tmux command.
+
+A prompt is claimed in the step that types our key. Whoever gives up on a prompt frees it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+import anyio
+
+from tmuxmcp.contract.call import begin
+from tmuxmcp.contract.errors import (
+    Cancelled,
+    IoError,
+    NodeUnreachable,
+    NotAShell,
+    SessionBusy,
+    SessionTaken,
+    TmuxFailed,
+)
+from tmuxmcp.machine.launch import shells
+from tmuxmcp.machine.launch.shells import adoption
+from tmuxmcp.readiness.adoptable import Adoptable, still_at_prompt
+from tmuxmcp.readiness.settling import UNMARKED_S
+from tmuxmcp.record.commandfile import give, place_of
+from tmuxmcp.record.commands import TypedInput
+from tmuxmcp.record.stdin import Stdin, remove_left
+from tmuxmcp.sessions.levels import program_of
+from tmuxmcp.sessions.logged import all_logged
+from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.noting import IdempotentCall
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.shell import adopting, typed
+from tmuxmcp.shell.key import (
+    ASKED,
+    LISTENS_S,
+    TOLD,
+    answer_to_key,
+    command_key,
+    interrupt,
+    listen_no_more,
+    prompt_claim,
+    shell_kind,
+    until_marked,
+)
+from tmuxmcp.shell.obstacles import busy, not_a_shell, takes_no_command
+from tmuxmcp.shell.pacing import ShellRest
+from tmuxmcp.shell.typed import Job
+from tmuxmcp.terminal.echo import ECHO_LIMIT
+from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.terminal.proofs import done_half, new_proof, promise_of
+from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
+
+
+async def type_command(
+    session: Session,
+    look: Look,
+    text: str,
+    data: bytes,
+    stdin: Stdin | None,
+    noting: IdempotentCall | None,
+    *,
+    caller: str,
+    as_known: bool,
+) -> Job:
+    """Type a command at the prompt that a look shows.
+
+    Args:
+        text: the command as it was asked for.
+        data: what its shell is given: the same, or that with the file `stdin` that it reads.
+
+    Raises:
+        SessionBusy: another broker was first at this prompt.
+        PaneChanged, SessionTaken, NotAShell
+    """
+    pane = session.live()
+    job = Job(text, time.monotonic(), look.size, secrets.token_hex(4), look.level, as_known=as_known)
+    job.at(look.shell)
+    job.stdin = stdin
+    job.proof = "" if session.proves(look.level) else None
+    session.typed_at = look.size
+    by_file = look.knows.reads_files
+    if look.facts and look.facts.alters and not (by_file or look.level.carrier):
+        why = "the terminal makes other characters of what is typed (stty iuclc, istrip)"
+        raise not_a_shell(session, look, why, "Switch that off: send `stty -iuclc -istrip` and Enter.")
+    async with session.input_lock:
+        # Cancelled halfway, the shell would go on listening, and the prompt would stay claimed.
+        with anyio.CancelScope(shield=True):
+            proof = new_proof() if job.proof is not None else ""
+            promise = promise_of(proof) if proof else None
+            typed_input = TypedInput(look.size, text, True, job.name, promise, stdin=stdin is not None, caller=caller)
+            if session.commands.typing(typed_input) and proof:
+                job.proof = proof  # else nobody could tell what proves it
+            try:
+                done = await (_give if by_file else _tell)(session, pane, job, data, noting)
+            except SessionTaken:
+                if as_known:
+                    raise PaneChanged from None  # whoever takes it for gone gives it back first
+                raise
+    if not done and as_known:
+        raise PaneChanged
+    if not done:
+        await session.alive()
+        await adopting.free_if_left(session)
+        raise busy(session, await session.look())  # another broker was first at this prompt
+    session.write_input(bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
+    session.write_shown(look.size, f"{text}\r")
+    if noting:
+        noting.note_typed(session, look.size)
+    # While the shell works:
+    remove_left(session.directory, look.shell.number)
+    session.save_commands()
+    return job
+
+
+async def _noted(session: Session, job: Job, noting: IdempotentCall | None) -> Stamp | None:
+    """Write down what tells of this command later, where its call has an id."""
+    if noting is None:
+        return None
+    return await noting.types(
+        session,
+        job.sent_at,
+        level=job.level.nonce,
+        number=job.number,
+        prompt_end=job.prompt_end,
+        job=job.name,
+        proof=job.proof is not None and bool(job.proof),
+        file=str(job.given.path) if job.given else "",
+    )
+
+
+async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: IdempotentCall | None) -> bool:
+    """Have the shell read the command from a file; false: its prompt is another broker's."""
+    place = place_of(session.directory)
+    if place is None and not session.directory.is_there:
+        raise IoError(
+            f"The directory of session {session.id} was removed, and with it where commands are given to its shell.",
+            hint="Make another session. What runs in this one goes on; send and read view=screen reach it.",
+            session_id=session.id,
+        )
+    if place is None:
+        raise NotAShell(
+            f"The shell of session {session.id} was started by an earlier version, and takes no command.",
+            hint="Use send for it, or make another session.",
+            session_id=session.id,
+        )
+    job.given = give(place, job.name, data)
+    try:
+        stamp = await _noted(session, job, noting)
+        done = await press_key(session, pane, job, shells.file_keys(job.name, done_half(job.proof or "")), stamp=stamp)
+    except (SessionTaken, IoError, NodeUnreachable, Cancelled):
+        job.given.take_back()
+        raise
+    except TmuxFailed:
+        if noting is None:  # a tmux that did not answer may press the key later: then nothing runs
+            job.given.take_back()
+        raise
+    if done:
+        job.given.take_back_earlier()
+    else:
+        job.given.take_back()
+    return done
+
+
+async def _tell(session: Session, pane: Pane, job: Job, data: bytes, noting: IdempotentCall | None) -> bool:
+    """Type the command for a shell that says that it listens; false: its prompt is another broker's."""
+    key = command_key(session, job.level)
+    given = adoption.Giving(key, shells.command_keys(job.name, data, job.proof or ""))
+    if job.level.number:
+        given = adoption.give(shell_kind(job.level), key, job.name, data, job.proof)
+    still = await _shown_prompt(session) if job.level.reads_lines else ""
+    with session.expecting_answer(job.level.nonce):
+        if not await press_key(session, pane, job, given.key, still):
+            return False
+        await until_listening(session, pane, job, given.key)
+    return await type_answer(session, pane, job, given.command, InputLeftover.COMMAND, noting)
+
+
+async def type_answer(
+    session: Session,
+    pane: Pane,
+    job: Job,
+    data: bytes,
+    left: InputLeftover = InputLeftover.LINE,
+    noting: IdempotentCall | None = None,
+) -> bool:
+    """Type what a shell listens for; false: the prompt is no longer claimed for this command, as it took too long.
+
+    Raises:
+        SessionTaken: a person was faster; the shell, which would show nothing of what they type, listens no more.
+    """
+    try:
+        stamp = await _noted(session, job, noting)
+        told, ours = panes.remember(pane, "claim", _claim(job, TOLD)), _is_ours(pane, job, ASKED)
+        program = _program(session, job)
+        return await panes.type_input(
+            session.tmux, pane, data, before=[told], condition=ours, left=left, program=program, stamp=stamp
+        )
+    except (SessionTaken, IoError):
+        await listen_no_more(session, await session.scan(), pane)
+        await free_prompt(session, job)
+        raise
+
+
+async def _shown_prompt(session: Session) -> str:
+    """A condition that holds as long as a shell that takes lines shows its prompt, and nothing behind it.
+
+    Raises:
+        NotAShell: it does not.
+    """
+    why = hint = ""
+    async for look in session.looks(0.01, time.monotonic() + UNMARKED_S):
+        found = await still_at_prompt(session, look)
+        if isinstance(found, Adoptable):
+            return found.condition
+        why, hint = found.why, found.hint
+    raise not_a_shell(session, look, why, hint)
+
+
+async def press_key(
+    session: Session, pane: Pane, job: Job, keys: bytes, still: str = "", stamp: Stamp | None = None
+) -> bool:
+    """Type our key at this prompt; false: another broker did, or the pane is gone.
+
+    A prompt is known by its number: it may be drawn anew while the shell is about to run what was typed there.
+
+    Args:
+        still: a format that has to hold as well.
+    """
+    prompt = prompt_claim(job.level.nonce, job.number)
+    claim = panes.remember(pane, "claim", _claim(job, ASKED))
+    steps = [claim, *panes.raw_words(pane, keys)]
+    free = f"#{{?#{{m:{prompt}*,{panes.remembered(pane, 'claim')}}},,1}}"
+    still = still or "1"
+    if job.as_known:
+        still = f"#{{&&:{still},{panes.as_known(pane)}}}"
+    program, condition = _program(session, job), f"#{{&&:{still},{free}}}"
+    begin()
+    if await panes.type_input(session.tmux, pane, b"", before=steps, condition=condition, program=program, stamp=stamp):
+        return True
+    if job.as_known:
+        return False
+    held = await panes.recall(session.tmux, pane, "claim")
+    if not held.startswith(prompt) or not await _left_at_prompt(session, job.number):
+        return False
+    # Whoever claimed it is gone, and the shell did not heed the key: of all that find this, one takes its place.
+    same = f"#{{==:{panes.remembered(pane, 'claim')},{held}}}"
+    condition = f"#{{&&:{still},{same}}}"
+    begin()
+    return await panes.type_input(
+        session.tmux, pane, b"", before=steps, condition=condition, program=program, stamp=stamp
+    )
+
+
+def _program(session: Session, job: Job) -> str:
+    """The program that reads what is typed for a command."""
+    return program_of(job.level.pid if job.level.number else session.pid)
+
+
+async def _left_at_prompt(session: Session, number: int) -> bool:
+    """Whether the shell rests at a prompt at which a key of ours was typed: the key did nothing there."""
+    rest = ShellRest()
+    async for look in session.looks(0.01, time.monotonic() + LISTENS_S):
+        if look.shell.number != number or look.shell.state is not ShellState.PROMPT or look.shell.listening:
+            return False
+        if await typed.rests(session, look, rest):
+            return True
+    return False
+
+
+async def until_listening(session: Session, pane: Pane, job: Job, key: bytes) -> None:
+    """Wait until the shell answers the key: in another mode it would take the command for keys.
+
+    Raises:
+        SessionBusy: it does not.
+    """
+    nonce = job.level.nonce
+    if await answer_to_key(session, nonce, job.sent_at):
+        return
+    scan = await session.scan()
+    if typed.may_miss(session, scan, job.sent_at) and await listen_no_more(session, scan, pane):
+        asked_at = session.log.size()  # its answer was not recorded
+        await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, key)])
+        answer = await answer_to_key(session, nonce, asked_at)
+        if answer:
+            job.at(session.track_of(nonce))  # zsh has drawn another prompt
+            return
+    raise await not_taken(session, job)
+
+
+async def not_taken(session: Session, job: Job) -> SessionBusy:
+    """Leave a shell that did not take our command: its prompt is free, and nothing of ours stands in its line.
+
+    Returns:
+        What to say.
+    """
+    await free_prompt(session, job)
+    async for look in session.looks(0.02, time.monotonic() + LISTENS_S):
+        if look.at_editor and await all_logged(session, look.size):
+            break
+    await empty_line(session, look, job)
+    return takes_no_command(session, look)
+
+
+async def empty_line(session: Session, look: Look, job: Job) -> None:
+    """Take back what of ours has come into a shell's line: by itself it shows neither our key nor a name."""
+    start, number = max(job.sent_at, look.size - ECHO_LIMIT), look.shell.number
+    shown = plain(session.log.read(start, look.size - start), look.cols, look.rows).text.replace("\n", "")
+    key_as_text = command_key(session, job.level)[-3:].decode()  # to a line editor that does not know it
+    if look.at_editor and (job.name in shown or key_as_text in shown):
+        await interrupt(session, session.live())
+        await until_marked(session, lambda scan: scan.shell.number != number)
+
+
+async def free_prompt(session: Session, job: Job) -> None:
+    """Give up this command's claim of the prompt, so that others may type there."""
+    pane = session.live()
+    free = panes.remember(pane, "claim", "")
+    await panes.guarded(session.tmux, pane, free, alive=False, condition=_is_ours(pane, job, "*"))
+
+
+def _claim(job: Job, how_far: str) -> str:
+    """What a pane's variable says while a prompt is this command's: the prompt's name, its own, and how far it is."""
+    return f"{prompt_claim(job.level.nonce, job.number)}{job.name}-{how_far}"
+
+
+def _is_ours(pane: Pane, job: Job, how_far: str) -> str:
+    """A condition that holds while a prompt is this command's, whichever number the shell has given it meanwhile."""
+    return f"#{{m:*-{job.name}-{how_far},{panes.remembered(pane, 'claim')}}}"
