@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cases import for_each
-from tmuxmcp.faces.cli import jsonc
+from tmuxmcp.faces.cli import clients
 
 ENTRY = {"command": "c", "args": ["serve", "// no comment", ",}"]}
 ZED = """\
@@ -26,33 +26,33 @@ TEXTS = [ZED, "{}", "// c\n{}\n", '{ "a": 1 }', '{"a":1,\n "context_servers":{}}
 
 @for_each("text", TEXTS)
 def test_member_comes_changes_and_goes(text: str) -> None:
-    wanted = jsonc.loads(text)
+    wanted = clients.loads(text)
     wanted.setdefault("context_servers", {})["t"] = ENTRY
-    added = jsonc.put(text, ["context_servers"], "t", ENTRY)
-    assert jsonc.loads(added) == wanted
-    assert jsonc.put(added, ["context_servers"], "t", ENTRY) == added
-    changed = jsonc.put(added, ["context_servers"], "t", 1)
+    added = clients.put(text, ["context_servers"], "t", ENTRY)
+    assert clients.loads(added) == wanted
+    assert clients.put(added, ["context_servers"], "t", ENTRY) == added
+    changed = clients.put(added, ["context_servers"], "t", 1)
     wanted["context_servers"]["t"] = 1
-    assert jsonc.loads(changed) == wanted
+    assert clients.loads(changed) == wanted
     del wanted["context_servers"]["t"]
-    gone = jsonc.drop(changed, ["context_servers"], "t")
-    assert jsonc.loads(gone) == wanted
-    assert jsonc.drop(gone, ["context_servers"], "t") == gone
+    gone = clients.drop(changed, ["context_servers"], "t")
+    assert clients.loads(gone) == wanted
+    assert clients.drop(gone, ["context_servers"], "t") == gone
 
 
 def test_all_else_stays_byte_by_byte() -> None:
-    added = jsonc.put(ZED, ["context_servers"], "t", ENTRY)
+    added = clients.put(ZED, ["context_servers"], "t", ENTRY)
     head, tail = ZED.split('    "mine"')
     assert added.startswith(head)
     assert added.endswith('    "mine"' + tail)
-    assert jsonc.drop(added, ["context_servers"], "t") == ZED
+    assert clients.drop(added, ["context_servers"], "t") == ZED
 
 
 def test_last_member_goes_with_the_comma_before_it() -> None:
-    assert jsonc.drop('{"a": 1, /* two */ "b": 2}', [], "b") == '{"a": 1 /* two */}'
+    assert clients.drop('{"a": 1, /* two */ "b": 2}', [], "b") == '{"a": 1 /* two */}'
 
 
 @pytest.mark.parametrize("text", ["{", "// c", "{'a': 1}", '{"a" 1}', "[1]", '{"context_servers": 3}'])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # of json, or ours
-        jsonc.put(text, ["context_servers"], "t", 1)
+        clients.put(text, ["context_servers"], "t", 1)

@@ -12,9 +12,8 @@ from tests.sessions.test_end import alive, numbers
 from tmuxmcp.broker import sending
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import InvalidArgument, ResourceLimit
-from tmuxmcp.contract.limits import Limits
-from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.machine import cgroup, inherited
+from tmuxmcp.contract.settings import BrokerSettings, Limits
+from tmuxmcp.machine import cgroup, processes
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +54,7 @@ def daemon(tmp_path: Path) -> tuple[str, Path]:
 
 @pytest.mark.skipif(not GROUPS, reason="no cgroup can be made here")
 async def test_daemon_without_environment_is_ended_by_the_group(broker: Broker, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(inherited, "mark_of", lambda key, pid: inherited.NO_MARK)
+    monkeypatch.setattr(processes, "mark_of", lambda key, pid: processes.NO_MARK)
     await ends_daemon(broker, tmp_path)
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.conftest import SLOW, until_exists
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness import finding
 
 READY_MS = int(10_000 * SLOW)
 
@@ -93,7 +93,7 @@ async def test_facts_between_a_command_s_end_and_the_prompt_are_those_of_a_shell
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):
     """`run` answers when the command is over; the shell then draws its prompt, which takes a moment."""
-    monkeypatch.setattr(nextprompt, "UNMARKED_S", READY_MS / 1000)  # the moment of a busy machine is longer
+    monkeypatch.setattr(finding, "UNMARKED_S", READY_MS / 1000)  # the moment of a busy machine is longer
     await broker.create_session("bash", name="a")
     await broker.run("PROMPT_COMMAND='sleep 0.02'", "a")
     for _ in range(3):

@@ -16,8 +16,8 @@ from tests.agent import eventually
 from tests.conftest import SLOW
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.faces.cli.doctor import check_sandbox, surroundings
-from tmuxmcp.faces.cli.doctor.check import DoctorCheck
 from tmuxmcp.faces.cli.doctor.surroundings import (
+    DoctorCheck,
     check_clients,
     check_container,
     check_http,

@@ -20,8 +20,7 @@ from tests.conftest import SLOW, end_server
 from tmuxmcp.broker import secretuse
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import TmuxFailed
-from tmuxmcp.contract.secrets import Secret
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, Secret
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.machine.witness.tty import foreground_group
 

@@ -29,9 +29,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
-from tmuxmcp.contract.limits import Limits
-from tmuxmcp.contract.secrets import Secret, check_names
-from tmuxmcp.contract.settings import TOOL_SETS
+from tmuxmcp.contract.settings import TOOL_SETS, Limits, Secret, check_names
 from tmuxmcp.machine.ownfiles import read_toml
 from tmuxmcp.machine.stateid import own_directory
 

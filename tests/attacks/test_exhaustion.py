@@ -28,8 +28,7 @@ from tests.sessions.test_end import alive
 from tests.test_limits import CONTROLLERS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import InvalidPattern, ResourceLimit, TimedOut
-from tmuxmcp.contract.limits import Limits
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.sessions.end import process_tree
 from tmuxmcp.sessions.session import Session
 

@@ -26,7 +26,7 @@ from tmuxmcp.contract.errors import (
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine import filework, process
 from tmuxmcp.machine.files import Files
-from tmuxmcp.machine.output import HeadAndTail
+from tmuxmcp.machine.process import HeadAndTail
 from tmuxmcp.machine.sandbox import sandbox
 
 pytestmark = pytest.mark.anyio

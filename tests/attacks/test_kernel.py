@@ -21,8 +21,7 @@ from tests.sources import PACKAGE
 from tests.test_limits import needs
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import Unsupported
-from tmuxmcp.contract.limits import Limits, SandboxLevel
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, Limits, SandboxLevel
 from tmuxmcp.machine.sandbox import bubblewrap, landlock, sandbox, seccomp
 
 pytestmark = pytest.mark.anyio
@@ -381,7 +380,7 @@ FORBIDS = {
 
 LOOK = """
 import json, sys
-from tmuxmcp.broker.health import _confinement
+from tmuxmcp.broker.admission import _confinement
 from tmuxmcp.faces.cli.doctor import check_sandbox
 from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.machine.sandbox import sandbox

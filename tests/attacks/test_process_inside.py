@@ -21,11 +21,10 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tests.sandbox.test_sandbox import LEVELS, STRONG, levels
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.programs.workplace import workplace
+from tmuxmcp.broker.programs.inside import workplace
 from tmuxmcp.contract.errors import PolicyDenied, ProgramNotFound, Unsupported
-from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.results import RunProcessResult
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.machine.sandbox import sandbox
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ import pytest
 from tests.cli.test_cli import SOON_S, CommandLine, Terminal
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.sessions import kept
+from tmuxmcp.sessions import registry
 from tmuxmcp.terminal.text import logtext
 from tmuxmcp.terminal.text.plain import plain
 
@@ -244,7 +244,7 @@ def test_start_of_tail(tmp_path: Path, ended: bytes):
     log = RawLog(SessionDirectory(tmp_path))
     log.path.write_bytes(data)
     for count in (0, 1, 2, 1000, 4999, 5000, 6000):
-        start = kept.start_of_tail(log, len(data), count)
+        start = registry.start_of_tail(log, len(data), count)
         assert data[start:] == (b"\n".join(lines[max(len(lines) - count, 0) :]) + ended if count else b""), count
 
 

@@ -147,7 +147,8 @@ def test_ids_are_those_of_list(cli):
 
 
 def test_ids_come_fast(cli):
-    code = "import sys, tmuxmcp.faces.cli\ntmuxmcp.faces.cli.main(['completion', '--sessions'])\nprint(sorted(sys.modules))"
+    code = "import sys, tmuxmcp.faces.cli\ntmuxmcp.faces.cli.main(['completion', '--sessions'])\n"
+    code += "print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], env=cli.env, capture_output=True, text=True, check=True)
     for heavy in ("pydantic", "mcp", "anyio", "asyncio"):
         assert f"'{heavy}'" not in done.stdout

@@ -27,7 +27,7 @@ from tmuxmcp.contract.errors import IoError
 from tmuxmcp.faces.cli import main
 from tmuxmcp.faces.cli.clients import CLIENTS
 from tmuxmcp.faces.cli.clients import servers as servers_in
-from tmuxmcp.faces.cli.trying import try_command
+from tmuxmcp.faces.cli.install import try_command
 
 AGENTS = Path(os.environ.get("TMUXMCP_CLIENTS_DIR", "/var/tmp/tmuxmcp-clients")) / "node_modules" / ".bin"
 SCOPES = [(client, scope) for client in CLIENTS for scope in CLIENTS[client].files]

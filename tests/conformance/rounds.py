@@ -1,6 +1,6 @@
 """Fixtures of 2026-07-28, where a call that needs something is answered with what it needs and is made again.
 
-Where the suite asks for a confirmation with a state, the product's own questions (`faces/elicit.py`) stand in.
+Where the suite asks for a confirmation with a state, the product's own questions (`faces/mcp.py`) stand in.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mcp.types import (
 
 from tests.conformance.forms import asked, object_of, prompt, said, tool, words
 from tmuxmcp.contract.call import Question
-from tmuxmcp.faces.elicit import NeedsInput, OpenQuestions
+from tmuxmcp.faces.mcp import NeedsInput, OpenQuestions
 
 Context = ServerRequestContext[Any, Any]
 

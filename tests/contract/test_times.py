@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tmuxmcp.contract.times import iso, ms_since
+from tmuxmcp.contract.call import iso, ms_since
 
 
 def test_time_is_utc_to_the_millisecond():

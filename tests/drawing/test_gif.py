@@ -10,8 +10,7 @@ from PIL import Image, ImageChops, ImageSequence, ImageStat
 from tests.terminal.films import film_of, printed, recorded
 from tests.terminal.test_frames import made
 from tmuxmcp.machine import fonts
-from tmuxmcp.terminal.drawing.gif import LONGEST_MS, gif
-from tmuxmcp.terminal.drawing.palette import palette_of
+from tmuxmcp.terminal.drawing.gif import LONGEST_MS, gif, palette_of
 from tmuxmcp.terminal.drawing.picture import Painter
 from tmuxmcp.terminal.drawing.reel import LAST_MS, reel
 from tmuxmcp.terminal.drawing.theme import DARK_THEME

@@ -8,7 +8,7 @@ import pytest
 from mcp import MCPError
 from mcp.types import INVALID_PARAMS, CallToolRequestParams
 
-from tmuxmcp.faces.elicit import OpenQuestions
+from tmuxmcp.faces.mcp import OpenQuestions
 
 
 def test_state_of_somebody_else_is_rejected() -> None:

@@ -13,8 +13,7 @@ from tests.conftest import SLOW, eventually
 from tests.sessions.test_end import alive, numbers
 from tests.test_limits import daemon, kept, needs
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.contract.limits import Limits
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.sessions.end import process_tree
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.gate import reaching
+from tmuxmcp.gate import confirmations
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.record.inputrequests import InputRequest
 from tmuxmcp.sessions import inputrequests
@@ -32,8 +32,8 @@ async def test_the_key_is_for_what_waits_first_and_for_nothing_once_its_time_is_
     request = InputRequest("ask_of_a_test", "Type it.", False, "caller", time.time(), 600)
     inputrequests.put(session, request)
     question = Confirmations(broker.settings.state_dir).open("digest", "May it?", "caller", "", session.id)
-    assert reaching.waiting(session, broker.settings) == [request.id, question]
-    await reaching.offer_next(session, broker.settings)
+    assert confirmations.waiting(session, broker.settings) == [request.id, question]
+    await confirmations.offer_next(session, broker.settings)
     assert await offered(session) == request.id
     inputrequests.put(session, replace(request, asked_at=time.time() - 600))
     await broker._settle_offers()

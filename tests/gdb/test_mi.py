@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tmuxmcp.broker.programs.gdbmi import MiRecord, line_of, parse
+from tmuxmcp.broker.programs.gdb import MiRecord, line_of, parse
 
 
 @pytest.mark.parametrize(

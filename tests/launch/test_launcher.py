@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import SLOW, eventually, stop_with_children
 from tests.tmux.conftest import ENVIRONMENT, Launched, launch_pane
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.call import iso
 from tmuxmcp.record.events import ExitedEvent, decode, encode
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.server import Tmux

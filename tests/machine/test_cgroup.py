@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW
-from tmuxmcp.contract.limits import Limits
-from tmuxmcp.machine import cgroup, inherited, processes
+from tmuxmcp.contract.settings import Limits
+from tmuxmcp.machine import cgroup, processes
 from tmuxmcp.machine.cgroup import ParentGroup
 
 GROUPS = cgroup.places()
@@ -110,12 +110,12 @@ def test_sweep_takes_old_groups_in_which_nothing_is(made: cgroup.Groups, monkeyp
 
 def test_marks_are_inherited_and_differ() -> None:
     # Others may run this test at the same time, on the same machine.
-    one, other = (inherited.mark_of(f"{name} of {os.getpid()}") for name in ("one", "other"))
-    if inherited.NO_MARK in (one, other):
+    one, other = (processes.mark_of(f"{name} of {os.getpid()}") for name in ("one", "other"))
+    if processes.NO_MARK in (one, other):
         pytest.skip("the limits here are too low to be lowered")
     assert one != other
     begun = processes.now_s()
-    limits = "; ".join(f"resource.setrlimit({which}, ({soft}, {hard}))" for which, soft, hard in inherited.rlimits(one))
+    limits = "; ".join(f"resource.setrlimit({which}, ({soft}, {hard}))" for which, soft, hard in processes.rlimits(one))
     code = f"import os, resource; {limits}; os.execve('/bin/sh', ['sh', '-c', 'sleep 600 & echo $!; wait'], {{}})"
     with subprocess.Popen(["python3", "-c", code], stdout=subprocess.PIPE) as child:
         assert child.stdout

@@ -19,8 +19,8 @@ from tmuxmcp.contract.errors import (
     PermissionDenied,
     TmuxMcpError,
 )
-from tmuxmcp.machine import beneath
 from tmuxmcp.machine import files as files_module
+from tmuxmcp.machine import ownfiles
 from tmuxmcp.machine.files import Files
 
 TRIES = 2000
@@ -30,7 +30,7 @@ TRIES = 2000
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of staying beneath a root."""
     if request.param == "steps":
-        monkeypatch.setattr("tmuxmcp.machine.files.open_beneath", beneath.walk)
+        monkeypatch.setattr("tmuxmcp.machine.files.open_beneath", ownfiles.walk)
     elif sys.platform != "linux":
         pytest.skip("only Linux has openat2")
     return request.param

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.settings import Limits
 from tmuxmcp.machine.limits import rlimits
 
 NAMES = tuple(Limits.model_fields)

@@ -17,7 +17,7 @@ from tmuxmcp.config import read_file
 from tmuxmcp.contract.errors import InvalidArgument, IoError
 from tmuxmcp.faces.tokens import load_tokens
 from tmuxmcp.machine.ownfiles import open_file, read_bytes
-from tmuxmcp.nodes import secret
+from tmuxmcp.nodes import fleetfile
 from tmuxmcp.nodes.fleetfile import FleetFile
 
 
@@ -56,7 +56,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "settings": read_file,
     "brokers": lambda path: FleetFile(path).read(),
     "tokens": lambda path: load_tokens(path, None),
-    "secret": secret.read,
+    "secret": fleetfile.read,
 }
 
 

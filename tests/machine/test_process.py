@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tmuxmcp.contract.call import no_progress
 from tmuxmcp.contract.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, TmuxMcpError
-from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.settings import Limits
 from tmuxmcp.machine import process
 from tmuxmcp.machine.limits import rlimits
 from tmuxmcp.machine.output import PIPE_BYTES, carry

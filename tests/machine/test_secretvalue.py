@@ -12,7 +12,7 @@ import pytest
 from tests.agent import eventually
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.contract.errors import TmuxMcpError
-from tmuxmcp.contract.secrets import Secret
+from tmuxmcp.contract.settings import Secret
 from tmuxmcp.machine import secretvalue
 from tmuxmcp.machine.secretvalue import SECRET_BYTES, value_of
 

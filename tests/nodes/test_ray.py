@@ -38,7 +38,7 @@ from tmuxmcp.contract.errors import (
     Unsupported,
 )
 from tmuxmcp.contract.follow import Exit, Output
-from tmuxmcp.nodes import secret
+from tmuxmcp.nodes import fleetfile
 from tmuxmcp.nodes.ray.transport import RayTransport
 
 pytestmark = [
@@ -96,7 +96,7 @@ def alike(nodes: Cluster) -> Cluster:
 @pytest.fixture(scope="module")
 async def transport(nodes: Cluster, anyio_backend: str) -> AsyncIterator[RayTransport]:
     """The way to the machines."""
-    known = secret.read(nodes.secret_file)
+    known = fleetfile.read(nodes.secret_file)
     async with RayTransport.open(f"ray://{nodes.address}", known, nodes.secret_file) as opened:
         yield opened
 

@@ -26,7 +26,7 @@ from tests import browser, forks
 from tests.conftest import SLOW, end_server
 from tests.page.visits import a_code, enter, let_in
 from tests.service import Service, bearer
-from tmuxmcp.faces.page import codes, servers
+from tmuxmcp.faces.page import codes
 
 
 def cli(state_dir: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -235,7 +235,7 @@ def test_where_no_server_shows_the_page_the_command_does(fresh: Path):
         assert httpx2.post(f"{base}{path}", headers=headers, json={}, timeout=20 * SLOW).status_code in (401, 404)
     status, said = shown.end()
     assert (status, base in said, "until you press Ctrl-C" in said) == (0, True, True)
-    assert servers.running(fresh) == []
+    assert codes.running(fresh) == []
     again = Shown(fresh, "--json")
     told = json.loads(again.address())
     assert told["url"].startswith(f"{base}/#code=")  # pages that are open find it
@@ -276,7 +276,7 @@ def test_port_that_somebody_has_is_told(fresh: Path):
 def test_command_line_knows_a_server_that_was_killed(service: Service, state_dir: Path):
     left = state_dir / "page" / "servers" / "1"
     left.write_text(json.dumps({"url": "http://127.0.0.1:1"}))
-    assert [each.port for each in servers.running(state_dir)] == [service.port]
+    assert [each.port for each in codes.running(state_dir)] == [service.port]
     done = cli(state_dir, "--no-open", "--port", "1")
     assert str(service.port) in done.stderr
     left.unlink()

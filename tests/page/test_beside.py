@@ -9,7 +9,7 @@ import httpx2
 
 from tests.agent import Agent, eventually
 from tests.conftest import SLOW
-from tmuxmcp.faces.page import codes, servers
+from tmuxmcp.faces.page import codes
 
 
 def watch_url(agent: Agent) -> str:
@@ -27,7 +27,7 @@ def test_facts_of_a_session_tell_where_a_person_can_watch(state_dir: Path):
         assert httpx2.get(base, timeout=20 * SLOW).status_code == 200
         assert httpx2.post(f"{base}/page/commands", json={}, timeout=20 * SLOW).status_code == 401
         assert httpx2.post(f"{base}/rpc", json={}, timeout=20 * SLOW).status_code == 401
-        assert [each.url for each in servers.running(state_dir)] == [base]
+        assert [each.url for each in codes.running(state_dir)] == [base]
         entered = {"code": codes.make_code(state_dir, url.port or 0)}
         token = httpx2.post(f"{base}/page/enter", json=entered, timeout=20 * SLOW).json()["token"]
         headers = {"Authorization": f"Bearer {token}"}
@@ -50,4 +50,4 @@ def test_without_the_setting_there_is_no_page(state_dir: Path):
     with Agent(state_dir, "bash") as agent:
         agent.run("true")
         assert watch_url(agent) == ""
-        assert servers.running(state_dir) == []
+        assert codes.running(state_dir) == []

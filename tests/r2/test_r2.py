@@ -16,13 +16,13 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.sandbox.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.programs import r2pipe as pipe
+from tmuxmcp.broker.programs import r2
 from tmuxmcp.contract.errors import InvalidArgument, SessionBusy, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.sandbox import sandbox
 
 needs_r2 = pytest.mark.skipif(
-    not any(map(shutil.which, pipe.ECHO_COMMANDS)), reason="needs radare2 or rizin, which Debian 12 does not have"
+    not any(map(shutil.which, r2.ECHO_COMMANDS)), reason="needs radare2 or rizin, which Debian 12 does not have"
 )
 
 
@@ -214,7 +214,7 @@ def test_files_root_holds_and_without_a_program_it_says_what_to_install(tmp_path
 
 
 def test_an_answer_is_json_of_bounded_depth():
-    assert pipe.parsed(b'{"a": [1, null]}\n') == {"a": [1, None]}
+    assert r2.parsed(b'{"a": [1, null]}\n') == {"a": [1, None]}
     for data in (b"", b"no", b"NaN", b"\xff", b"[" * 200 + b"]" * 200, b"[" * 100_000, b'{"a": 1} {}'):
         with pytest.raises(InvalidArgument):
-            pipe.parsed(data)
+            r2.parsed(data)

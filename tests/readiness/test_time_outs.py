@@ -14,7 +14,7 @@ import pytest
 from tests.agent import eventually
 from tests.cases import for_each
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.witness import time_outs
+from tmuxmcp.machine.witness import tty
 from tmuxmcp.machine.witness import tty as witness
 from tmuxmcp.machine.witness.kernel import KernelFacts, Process, judge
 
@@ -53,7 +53,7 @@ def test_a_finite_wait_is_told_from_an_endless_one(
     try:
         path = f"/proc/{os.getpid()}/task/{thread.native_id}"
         eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLL_WAIT_CHANNELS)
-        found = time_outs.of(path)
+        found = tty.of(path)
     finally:
         os.write(far, b"\n")
         thread.join()

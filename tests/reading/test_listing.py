@@ -9,11 +9,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from tmuxmcp.broker import listing
+from tmuxmcp.broker import sight
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.results import ListSessionsResult
-from tmuxmcp.faces.cli.table import table_of
+from tmuxmcp.faces.cli.watch import table_of
 from tmuxmcp.machine.witness.tty import TtyWitness
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.control import ControlClient
@@ -71,14 +71,14 @@ async def test_a_list_asks_only_for_the_rows_that_it_shows(five: Broker, monkeyp
 
 async def test_other_calls_have_their_turn_after_each_row(five: Broker, monkeypatch: pytest.MonkeyPatch):
     rows, turns = 0, []
-    summary = listing.facts.summary
+    summary = sight.summary
 
     def counted(*arguments: object) -> object:
         nonlocal rows
         rows += 1
         return summary(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(listing.facts, "summary", counted)
+    monkeypatch.setattr(sight, "summary", counted)
 
     async def others() -> None:
         while rows < 15:

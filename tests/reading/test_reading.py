@@ -17,7 +17,7 @@ from tests.agent import eventually
 from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.reading import _mode
-from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.machine.witness.kernel import InputWait, Verdict
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 

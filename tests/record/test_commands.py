@@ -11,7 +11,7 @@ from tmuxmcp.machine.locks import open_lock, take
 from tmuxmcp.record import commands as module
 from tmuxmcp.record.commands import CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.terminal.proofs import Promise
+from tmuxmcp.terminal.marks import Promise
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.launch import step
 from tmuxmcp.record import directory as owner
-from tmuxmcp.record import start
+from tmuxmcp.record import meta
 from tmuxmcp.record.directory import (
     DIRECTORY_ENTRIES,
     Party,
@@ -35,8 +35,8 @@ WITHOUT_PACKAGE = {"machine/launch/step.py", "machine/launch/confine.py"}
 
 NOT_A_SESSIONS = {
     ("faces/cli/demo.py", "work"),
-    ("broker/programs/workplace.py", "work"),
-    ("broker/programs/workplace.py", "tmp"),
+    ("broker/programs/inside.py", "work"),
+    ("broker/programs/inside.py", "tmp"),
 }
 """Paths of another directory, with a part of the same name."""
 
@@ -132,8 +132,8 @@ def test_step_uses_the_files_that_the_table_says() -> None:
 
 def test_step_and_broker_agree_on_the_words_of_the_report() -> None:
     source = Path(step.__file__).read_text()
-    assert f'b"{start.READY}"' in source
-    assert f'b"{start.BEGUN}"' in source
+    assert f'b"{meta.READY}"' in source
+    assert f'b"{meta.BEGUN}"' in source
 
 
 # ---- the page and a real session ---------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.call import iso
 from tmuxmcp.record.events import GivenBackEvent, TakenEvent
 from tmuxmcp.record.holdings import Holding, handed_back, holdings
 

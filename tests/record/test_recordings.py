@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
-from tmuxmcp.contract.times import iso
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.events import Events, ExitedEvent, GapEvent, InputEvent, ResizedEvent, ShownEvent

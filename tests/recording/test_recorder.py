@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.recorder import FILE_MOST_TRIES
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IoError, RecordingState
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.times import iso
 from tmuxmcp.record.events import GapEvent
 from tmuxmcp.record.past.recordingnote import RecordingNote
 

@@ -23,8 +23,8 @@ from tmuxmcp.machine.launch.shells import shell_of
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.shellview import REMEMBERED_COMMANDS
-from tmuxmcp.shell import entering, key, prompt
-from tmuxmcp.shell.key import interrupt
+from tmuxmcp.shell import entering, prompt
+from tmuxmcp.shell.entering import interrupt
 from tmuxmcp.shell.typed import Job
 from tmuxmcp.tmux.panes import Pane, recall
 
@@ -100,7 +100,7 @@ async def test_claim_of_somebody_gone_ends(broker: Broker) -> None:
 
 async def test_shell_that_works_at_its_prompt_is_given_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads our key late; one that waits for keys and says nothing is in another mode."""
-    monkeypatch.setattr(key, "LISTENS_BUSY_S", 60.0)
+    monkeypatch.setattr(entering, "LISTENS_BUSY_S", 60.0)
     await broker.create_session("zsh", name="a")
     spins = "local end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done"
     await broker.run(f"spin() {{ {spins}; }}; zle -N spin; bindkey '^T' spin", session_id="a")

@@ -19,12 +19,11 @@ from tests.sessions.test_end import alive
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import PolicyDenied, ProgramNotFound, Unsupported
-from tmuxmcp.contract.limits import SandboxLevel
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, SandboxLevel
 from tmuxmcp.machine.sandbox import bubblewrap, landlock, sandbox, seccomp
 from tmuxmcp.machine.sandbox.project import Project, judge
-from tmuxmcp.sessions import boundary
+from tmuxmcp.sessions import bounds
 from tmuxmcp.sessions.end import process_tree
 
 pytestmark = pytest.mark.anyio
@@ -538,7 +537,7 @@ async def test_what_is_put_in_place_of_a_judged_project_is_not_bound(
         (places / moved).symlink_to(places / ".ssh")
         return found
 
-    monkeypatch.setattr(boundary, "judge", judged_and_then_moved)
+    monkeypatch.setattr(bounds, "judge", judged_and_then_moved)
     with pytest.raises(Unsupported, match="something else has been put in its place"):
         await boxed.create_session("touch", ["made"], cwd=str(places / "proj" / "sub"), sandbox="auto")
     assert sorted(os.listdir(places / ".ssh")) == ["sub"]

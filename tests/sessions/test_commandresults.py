@@ -18,7 +18,7 @@ from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.machine.witness.relays import Sight
-from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness import finding
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
 
@@ -89,7 +89,7 @@ async def test_the_command_that_runs_is_the_last_and_has_no_end(broker: Broker) 
 async def test_a_command_whose_shell_still_comes_to_its_prompt_is_over(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nextprompt, "UNMARKED_S", 60.0)  # it takes a while on a busy machine
+    monkeypatch.setattr(finding, "UNMARKED_S", 60.0)  # it takes a while on a busy machine
     await broker.create_session("bash", name="a")
     await broker.run("PROMPT_COMMAND+=('sleep 0.1')", "a")
     assert (await broker.run("echo one; false", "a")).exit_code == 1

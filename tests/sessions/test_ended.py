@@ -14,8 +14,7 @@ import pytest
 from tests.conftest import SLOW, end_server, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import SessionExited, SessionNotFound
-from tmuxmcp.contract.limits import Limits
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.machine import cgroup
 from tmuxmcp.record.ending import WhyEnded
 from tmuxmcp.tmux import panes

@@ -19,7 +19,7 @@ from tmuxmcp.contract.errors import InvalidArgument, PolicyDenied, SessionNotFou
 from tmuxmcp.contract.follow import Command, Destroyed, Exit, Gap, Lost, ModeChange, Output, Printed, Resize
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.log import LOG_READ_BYTES
-from tmuxmcp.sessions import snapshots
+from tmuxmcp.sessions import screens
 from tmuxmcp.sessions.follow import Event, Follow
 from tmuxmcp.terminal.emulator.replay import Replay, blank
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -155,7 +155,7 @@ async def test_snapshot_in_a_flood_is_the_screen_at_its_offset(
 ) -> None:
     """Whether tmux tells it, or never has a quiet moment and it is drawn from the log."""
     if not asked:
-        monkeypatch.setattr(snapshots, "SNAPSHOT_RETRY_PAUSES_S", ())
+        monkeypatch.setattr(screens, "SNAPSHOT_RETRY_PAUSES_S", ())
     await broker.create_session("bash", ["-c", "while :; do seq 10000; done"], name="a", wait_ready=False)
     await eventually(lambda: len(log_of(broker)) > 1 << 20)
     for _ in range(5):

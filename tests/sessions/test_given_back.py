@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.call import iso
 from tmuxmcp.machine import locks
 from tmuxmcp.record.events import Events, GivenBackEvent
 from tmuxmcp.sessions import lease

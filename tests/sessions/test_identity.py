@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.sessions import identity
+from tmuxmcp.sessions import noting
 
 HOLDER = """import sys
 from pathlib import Path
-from tmuxmcp.sessions.identity import claim
+from tmuxmcp.sessions.noting import claim
 print(claim(Path(sys.argv[1]), sys.argv[2]), flush=True)
 sys.stdin.read()"""
 
@@ -50,10 +50,10 @@ def _claims_end_with_the_test() -> Iterator[None]:
 
 def test_killed_caller_is_known_again(tmp_path: Path) -> None:
     with holder(tmp_path, "key") as first:
-        assert identity.is_alive(tmp_path, first)
-    assert not identity.is_alive(tmp_path, first)
-    assert identity.claim(tmp_path, "key") == first
-    assert identity.is_alive(tmp_path, first)
+        assert noting.is_alive(tmp_path, first)
+    assert not noting.is_alive(tmp_path, first)
+    assert noting.claim(tmp_path, "key") == first
+    assert noting.is_alive(tmp_path, first)
 
 
 def test_two_that_live_differ_and_each_is_known_again(tmp_path: Path) -> None:
@@ -62,18 +62,18 @@ def test_two_that_live_differ_and_each_is_known_again(tmp_path: Path) -> None:
             assert len({first, second, other}) == 3
         with holder(tmp_path, "key") as again:
             assert again == second
-        assert identity.is_alive(tmp_path, first)
+        assert noting.is_alive(tmp_path, first)
 
 
 def test_identity_can_be_a_files_name(tmp_path: Path) -> None:
     for key in ("", "../..", "a/b", "\0", "\udcff", "x" * 10_000):
-        name = identity.claim(tmp_path, key)
+        name = noting.claim(tmp_path, key)
         assert name.replace("-", "").isalnum()
         assert (tmp_path / "callers" / name).exists()
 
 
 def test_unknown_identity_is_not_alive(tmp_path: Path) -> None:
-    assert not identity.is_alive(tmp_path, "nobody-0")
+    assert not noting.is_alive(tmp_path, "nobody-0")
 
 
 def test_those_who_look_do_not_see_each_other(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_those_who_look_do_not_see_each_other(tmp_path: Path) -> None:
         pass
     with open(tmp_path / "callers" / name) as file:
         fcntl.flock(file, fcntl.LOCK_SH)
-        assert not identity.is_alive(tmp_path, name)
+        assert not noting.is_alive(tmp_path, name)
 
 
 def test_look_does_not_cost_the_identity(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_look_does_not_cost_the_identity(tmp_path: Path) -> None:
     fcntl.flock(fd, fcntl.LOCK_SH)
     timer = threading.Timer(0.1, os.close, [fd])  # whoever looks may be stopped for a moment
     timer.start()
-    claimed = identity.claim(tmp_path, "key")
+    claimed = noting.claim(tmp_path, "key")
     timer.join()
     assert claimed == name
 
@@ -101,12 +101,12 @@ def test_old_files_are_forgotten_but_not_those_in_use(tmp_path: Path) -> None:
         pass
     with holder(tmp_path, "here") as again:
         assert again == here
-        long_ago = time.time() - identity.IDENTITY_FORGOTTEN_S - 10
+        long_ago = time.time() - noting.IDENTITY_FORGOTTEN_S - 10
         for name in (gone, here):
             os.utime(tmp_path / "callers" / name, (long_ago, long_ago))
-        new = identity.claim(tmp_path, "new")
+        new = noting.claim(tmp_path, "new")
         assert sorted(os.listdir(tmp_path / "callers")) == sorted([here, new])
-        assert identity.is_alive(tmp_path, here)
+        assert noting.is_alive(tmp_path, here)
 
 
 def test_claim_makes_a_file_young_again(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_claim_makes_a_file_young_again(tmp_path: Path) -> None:
         pass
     file = tmp_path / "callers" / name
     os.utime(file, (time.time() - 1000, time.time() - 1000))
-    identity.claim(tmp_path, "key")
+    noting.claim(tmp_path, "key")
     assert time.time() - file.stat().st_mtime < 100
 
 
@@ -130,5 +130,5 @@ def test_lock_on_a_file_that_was_forgotten_meanwhile_is_no_claim(
         flock(fd, kind)
 
     monkeypatch.setattr(fcntl, "flock", forget_first)
-    assert not identity._take(path)
-    assert identity._take(path)
+    assert not noting._take(path)
+    assert noting._take(path)

@@ -20,9 +20,9 @@ import pytest
 from benchmarks.wire import Wire
 from tests.conftest import TMUX, eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import SessionBusy, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.times import iso
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 
 pytestmark = pytest.mark.anyio

@@ -22,13 +22,13 @@ import tmuxmcp
 from tests.agent import Agent, eventually
 from tests.conftest import SLOW, TMUX
 from tmuxmcp import Settings
-from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.delays import Delays
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.past.timing import Times
+from tmuxmcp.sessions.timekeeper import Delays
 
 TICKS = "while sleep 0.03 && echo T$EPOCHREALTIME; do :; done"  # it ends with its terminal
 LATE_MS = 1000 * SLOW

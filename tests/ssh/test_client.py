@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.steps import PATH, missing
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.machine.ssh import client
-from tmuxmcp.machine.ssh.destination import Destination
+from tmuxmcp.machine.ssh.client import Destination
 
 BOX = Destination("box", "me", 2222)
 

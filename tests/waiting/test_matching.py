@@ -14,7 +14,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidPattern
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.readiness import matching
+from tmuxmcp.readiness import finding
 
 LONG_MS = int(20_000 * SLOW)
 SHORT_MS = 400
@@ -385,13 +385,13 @@ async def test_a_screen_is_not_looked_at_again_while_nothing_is_printed(
     made = await broker.create_session(program="sh", args=["-c", drawn], wait_ready=False)
     session = broker.registry.sessions[made.session_id]
     await eventually(lambda: b"drawn" in session.log.read(0, 100))
-    looks, shown_by = [], matching.shown_by
+    looks, shown_by = [], finding.shown_by
 
     async def counted(session: object) -> object:
         looks.append(session)
         return await shown_by(session)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(matching, "shown_by", counted)
+    monkeypatch.setattr(finding, "shown_by", counted)
     await broker.read(session_id=made.session_id, wait_for="pattern", pattern="never", timeout_ms=1000)
     assert 1 <= len(looks) <= 5
 

@@ -67,7 +67,7 @@ from tmuxmcp.tmux.server import Tmux
 if TYPE_CHECKING:
     import libtmux
 
-    from tmuxmcp.contract.cast import Cast
+    from tmuxmcp.contract.words import Cast
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import SessionExited
 from tmuxmcp.contract.request import Request
-from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tmuxmcp.broker.pages import PageViewer
 from tmuxmcp.broker.reading import cursor_of, title_of
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.call import iso
 from tmuxmcp.readiness.finding import certain
 from tmuxmcp.record.levels import Level
 from tmuxmcp.sessions import inputrequests

@@ -11,8 +11,7 @@ import anyio
 import tmuxmcp
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import TmuxMcpError, Unsupported
-from tmuxmcp.contract.limits import SandboxWish
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, SandboxWish
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.machine.stateid import state_id

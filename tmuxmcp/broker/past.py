@@ -10,9 +10,9 @@ import anyio
 from tmuxmcp.broker import views
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.readiness import nextprompt
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.past import screen_at

@@ -20,9 +20,8 @@ from tmuxmcp.broker import recordings
 from tmuxmcp.broker.programs.machine import MOST_INSIDE, MachineWork
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call, Progress, no_progress
+from tmuxmcp.contract.call import Call, Progress, iso, no_progress
 from tmuxmcp.contract.errors import IoError, RecordingState, TimedOut, TmuxMcpError
-from tmuxmcp.contract.times import iso
 from tmuxmcp.machine import locks
 from tmuxmcp.readiness import nextprompt
 from tmuxmcp.record.commands import EndedCommand

@@ -14,8 +14,8 @@ from tmuxmcp.broker.programs.machine import MachineWork
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, Progress
-from tmuxmcp.contract.cast import Cast
 from tmuxmcp.contract.errors import ResourceLimit, TimedOut
+from tmuxmcp.contract.words import Cast
 from tmuxmcp.machine import process
 from tmuxmcp.readiness import nextprompt
 from tmuxmcp.record.past import exporting

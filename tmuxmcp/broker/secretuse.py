@@ -15,8 +15,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, no_progress
 from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, PermissionDenied
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.secrets import Secret
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, Secret
 from tmuxmcp.machine.secretvalue import value_of
 from tmuxmcp.readiness import nextprompt
 from tmuxmcp.readiness.matching import line_of_cursor

@@ -15,8 +15,8 @@ from tmuxmcp.broker import facts, past
 from tmuxmcp.broker.reading import title_of
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.record import generations
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.past.timingcodec import FIRST_STEP

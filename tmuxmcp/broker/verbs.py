@@ -23,11 +23,10 @@ from tmuxmcp.broker.restoring import Restoring
 from tmuxmcp.broker.waiting import SessionWaits
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call, begin
+from tmuxmcp.contract.call import Call, begin, ms_since
 from tmuxmcp.contract.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError, Unsupported
 from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, Request
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.machine.launch import launch

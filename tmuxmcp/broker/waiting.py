@@ -19,11 +19,10 @@ from tmuxmcp.broker.ends import ToldEnds
 from tmuxmcp.broker.reading import clamp, note_match
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, ms_since
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import conditions
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.machine.searching import CompiledPattern, Searching

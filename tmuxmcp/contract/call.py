@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -116,3 +118,24 @@ class Call:
         """The caller never gets the answer: what it tells alone counts as not told. Once; what was told since stays."""
         while self.untold:
             self.untold.pop()()
+
+
+# ---- Times as results tell them --------------------------------------------------------------------------------------
+
+
+def iso(seconds: float) -> str:
+    """Seconds since 1970 as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds_of(text: str) -> float | None:
+    """Seconds since 1970 of a time that `iso` wrote; None for any other text."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def ms_since(begun: float) -> int:
+    """Whole milliseconds since a moment of `time.monotonic`."""
+    return int((time.monotonic() - begun) * 1000)

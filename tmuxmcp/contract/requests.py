@@ -13,7 +13,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from pydantic_core import PydanticCustomError
 
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.limits import Limits, SandboxWish
 from tmuxmcp.contract.request import (
     UNSET,
     AtMost,
@@ -27,6 +26,7 @@ from tmuxmcp.contract.request import (
     Seldom,
     operation,
 )
+from tmuxmcp.contract.settings import Limits, SandboxWish
 from tmuxmcp.contract.words import (
     EVERY_SESSION,
     WAIT_FOR_WORDS,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tmuxmcp.contract.limits import SandboxLevel
+from tmuxmcp.contract.settings import SandboxLevel
 from tmuxmcp.contract.words import FileKind, FilmFormat, PictureFormat, RecordedAs, RecordingStage, View, Where
 
 Mode = Literal[

@@ -20,13 +20,13 @@ from pydantic.json_schema import models_json_schema
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call, CallAgain
-from tmuxmcp.contract.cast import ASCIICAST_METHOD
 from tmuxmcp.contract.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import NamesCall, Operation
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
+from tmuxmcp.contract.words import ASCIICAST_METHOD
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.requestid import with_request_id
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.contract import requests as q
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, iso, ms_since
 from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, PolicyDenied, TmuxMcpError
 from tmuxmcp.contract.request import Content, NamesCall, Operation, Request
 from tmuxmcp.contract.results import Result
-from tmuxmcp.contract.times import iso, ms_since
 from tmuxmcp.gate.redact import Redactor, hide_arguments, hide_options
 from tmuxmcp.shell.sequence import KeySequence, items_of
 

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from tmuxmcp.contract.call import Call, Question
+from tmuxmcp.contract.call import Call, Question, iso
 from tmuxmcp.contract.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, Unauthorized, shortage
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretValues
 from tmuxmcp.contract.requests import Run, Send
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.times import iso
 from tmuxmcp.gate import reaching
 from tmuxmcp.gate.audit import Audit, OpenLine
 from tmuxmcp.gate.audit_line import AuditLine

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.settings import Limits
 from tmuxmcp.machine.limits import MIB
 
 CONTROLLERS = ("memory", "pids", "cpu")

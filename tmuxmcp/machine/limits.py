@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import resource
 
-from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.settings import Limits
 
 MIB = 1024 * 1024
 

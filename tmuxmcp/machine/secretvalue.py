@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import anyio
 
 from tmuxmcp.contract.errors import FileMissing, InvalidArgument, IoError, PermissionDenied, ProgramNotFound, TimedOut
-from tmuxmcp.contract.secrets import Secret
+from tmuxmcp.contract.settings import Secret
 from tmuxmcp.machine.beneath import open_beneath
 from tmuxmcp.machine.environment import find_program
 from tmuxmcp.machine.lifeline import Lifeline

@@ -51,8 +51,8 @@ from tmuxmcp.nodes.transport import Machine, Transport, VisitAnswer
 from tmuxmcp.sessions import identity
 
 if TYPE_CHECKING:
-    from tmuxmcp.contract.cast import Cast
     from tmuxmcp.contract.settings import BrokerSettings
+    from tmuxmcp.contract.words import Cast
 
 T = TypeVar("T")
 

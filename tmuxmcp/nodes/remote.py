@@ -27,7 +27,6 @@ from tmuxmcp import __version__
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, no_progress, nobody
-from tmuxmcp.contract.cast import ASCIICAST_METHOD, Cast
 from tmuxmcp.contract.errors import (
     InvalidArgument,
     IoError,
@@ -40,6 +39,7 @@ from tmuxmcp.contract.errors import (
 )
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
+from tmuxmcp.contract.words import ASCIICAST_METHOD, Cast
 from tmuxmcp.nodes import secret as fleet_secret
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.cast import Cast
 from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.request import R, Request
+from tmuxmcp.contract.words import Cast
 
 
 @dataclass(frozen=True)

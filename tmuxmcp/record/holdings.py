@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.record.events import GivenBackEvent, TakenEvent
 

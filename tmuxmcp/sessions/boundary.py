@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tmuxmcp.contract.errors import PolicyDenied
-from tmuxmcp.contract.limits import SandboxLevel, SandboxWish
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, SandboxLevel, SandboxWish
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.machine.sandbox.project import Identity, Project, directories_to_hide, judge, roots_of

@@ -7,8 +7,8 @@ from dataclasses import field, fields
 from typing import Any, get_args
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.limits import SHORTCOMINGS, Limits, SandboxLevel
 from tmuxmcp.contract.results import AppliedLimit, KeptBy
+from tmuxmcp.contract.settings import SHORTCOMINGS, Limits, SandboxLevel
 from tmuxmcp.machine import cgroup, inherited
 from tmuxmcp.machine.inherited import NO_MARK, LimitMark
 from tmuxmcp.machine.limits import rlimits

@@ -8,9 +8,8 @@ from typing import Any
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, iso
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
-from tmuxmcp.contract.times import iso
 from tmuxmcp.machine.launch.shells import names
 from tmuxmcp.machine.witness.tty import has_stopped
 from tmuxmcp.record.commands import EndedCommand

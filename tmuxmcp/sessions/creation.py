@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from tmuxmcp.contract.call import begin
+from tmuxmcp.contract.call import begin, iso
 from tmuxmcp.contract.errors import (
     CwdNotFound,
     InvalidArgument,
@@ -29,10 +29,8 @@ from tmuxmcp.contract.errors import (
     TmuxFailed,
     Unsupported,
 )
-from tmuxmcp.contract.limits import WRAPPER_LEVELS, Limits, SandboxLevel
 from tmuxmcp.contract.requests import CreateSession
-from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.settings import WRAPPER_LEVELS, BrokerSettings, Limits, SandboxLevel
 from tmuxmcp.machine import cgroup, locks, ourselves, proc
 from tmuxmcp.machine.environment import find_cwd, find_program, session_environment, user_shell
 from tmuxmcp.machine.launch import launch, shells

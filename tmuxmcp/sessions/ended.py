@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
+from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.results import Ended, EndReason
-from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.machine import cgroup
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded

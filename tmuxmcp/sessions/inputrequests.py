@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import anyio
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IoError
-from tmuxmcp.contract.times import iso
 from tmuxmcp.record.events import AnsweredEvent, AskedEvent
 from tmuxmcp.record.inputrequests import Became, InputRequest, InputRequests, RequestAnswer
 from tmuxmcp.record.log import wake

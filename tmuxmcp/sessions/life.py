@@ -19,7 +19,7 @@ import time
 from enum import StrEnum
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.limits import WRAPPER_LEVELS
+from tmuxmcp.contract.settings import WRAPPER_LEVELS
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux.panes import Pane

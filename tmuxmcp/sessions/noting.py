@@ -19,9 +19,9 @@ import anyio
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IncompleteCommand, SessionBusy, TmuxMcpError
 from tmuxmcp.contract.request import Bound, Request
-from tmuxmcp.contract.times import iso
 from tmuxmcp.record.events import NotedEvent
 from tmuxmcp.record.notedcalls import LONGEST_RESULT, CallFile
 from tmuxmcp.sessions.session import Session

@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import SessionNotFound
-from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, GivenBackEvent, TakenEvent

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from tmuxmcp.contract.errors import InvalidArgument, Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.limits import Limits, SandboxLevel
 from tmuxmcp.contract.requests import CreateSession
+from tmuxmcp.contract.settings import Limits, SandboxLevel
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.meta import Meta

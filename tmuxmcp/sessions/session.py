@@ -21,9 +21,9 @@ import anyio
 import anyio.lowlevel
 import psutil
 
+from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.errors import IoError, SessionExited
 from tmuxmcp.contract.results import Ended, Usage
-from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.machine.ssh.client import SSH_FAILED, remove_control, was_cut

@@ -10,8 +10,8 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import iso
 from tmuxmcp.record.events import Events, ShownEvent
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.echo import ECHO_LIMIT

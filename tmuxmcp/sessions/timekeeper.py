@@ -20,8 +20,8 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import Unsupported
-from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.machine.delays import HELD_UP_S, Delays, minding_stops
 from tmuxmcp.machine.filesystem import file_system_of
 from tmuxmcp.record.log import LogWatcher, Unchanged

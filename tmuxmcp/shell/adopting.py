@@ -50,10 +50,9 @@ from dataclasses import replace
 
 import anyio
 
-from tmuxmcp.contract.call import begin
+from tmuxmcp.contract.call import begin, iso
 from tmuxmcp.contract.errors import AdoptionFailed, SessionBusy, SessionTaken, TmuxMcpError
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import iso
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells import ADOPTABLE, SHELLS, adoption
 from tmuxmcp.machine.locks import lock_within, open_lock, take

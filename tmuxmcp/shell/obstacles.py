@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import NotAShell, SessionBusy
-from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch import shells

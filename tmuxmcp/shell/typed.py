@@ -13,11 +13,11 @@ from __future__ import annotations
 import signal
 import time
 
+from tmuxmcp.contract.call import ms_since
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.limits import WRAPPER_LEVELS
 from tmuxmcp.contract.results import Evidence, Outcome
-from tmuxmcp.contract.times import ms_since
+from tmuxmcp.contract.settings import WRAPPER_LEVELS
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.machine.ssh.client import SSH_FAILED
 from tmuxmcp.readiness.facts import Need

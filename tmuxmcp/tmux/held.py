@@ -10,9 +10,9 @@ import pwd
 import re
 from contextlib import suppress
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import SessionTaken
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import PAUSE_HOLDER
 
 IS_FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused}#{@tmuxmcp_paused_all},}"

@@ -35,8 +35,7 @@ from tmuxmcp.contract.errors import (
     TimedOut,
 )
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.limits import Limits
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.machine import process
 from tmuxmcp.machine.environment import find_cwd, find_program
 from tmuxmcp.machine.launch import launch

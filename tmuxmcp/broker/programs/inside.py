@@ -15,7 +15,7 @@ from tmuxmcp.broker.programs.workplace import Workplace, workplace
 from tmuxmcp.contract.call import Progress, no_progress
 from tmuxmcp.contract.errors import FileMissing, InvalidArgument, PathOutsideRoot, PermissionDenied
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.limits import WRAPPER_LEVELS, SandboxLevel
+from tmuxmcp.contract.settings import WRAPPER_LEVELS, SandboxLevel
 from tmuxmcp.machine import filework, process
 from tmuxmcp.machine.environment import find_cwd
 from tmuxmcp.machine.files import Files

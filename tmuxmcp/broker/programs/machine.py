@@ -22,12 +22,10 @@ from tmuxmcp.broker.programs.r2 import R2
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, iso
 from tmuxmcp.contract.errors import InvalidArgument, PolicyDenied, ResourceLimit
-from tmuxmcp.contract.limits import WRAPPER_LEVELS, Limits, SandboxLevel
 from tmuxmcp.contract.request import Request
-from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.settings import WRAPPER_LEVELS, BrokerSettings, Limits, SandboxLevel
 from tmuxmcp.machine import ourselves, output, process
 from tmuxmcp.machine.environment import session_environment
 from tmuxmcp.machine.files import COPY_BYTES, FileEntry, FileId, FilePart, Files

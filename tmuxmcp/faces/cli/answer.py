@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from tmuxmcp.broker.userinput import harmless
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, PermissionDenied
-from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.faces.cli import attached, output
 from tmuxmcp.faces.cli.calling import with_broker
 from tmuxmcp.faces.cli.people import check_person, show, show_question

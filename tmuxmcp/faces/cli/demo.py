@@ -25,8 +25,8 @@ import psutil
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tmuxmcp.contract.call import ms_since
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import ms_since
 from tmuxmcp.faces.cli import stdout
 from tmuxmcp.tmux.server import find_tmux
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.errors import SessionNotFound, TmuxMcpError
 from tmuxmcp.contract.follow import Gap, Output
-from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker

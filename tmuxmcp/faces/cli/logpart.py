@@ -6,9 +6,9 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.history import with_commands
 from tmuxmcp.faces.cli.point import Point

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import iso
 from tmuxmcp.record.past.recordings import RecordedSession
 
 STAMP_COLUMNS = len("2026-01-31T12:00:00.000Z")

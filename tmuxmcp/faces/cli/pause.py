@@ -6,8 +6,8 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.times import iso
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.people import check_outside

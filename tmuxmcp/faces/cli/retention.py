@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import InvalidArgument, IoError
-from tmuxmcp.contract.times import iso
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker

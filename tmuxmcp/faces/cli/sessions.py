@@ -27,7 +27,7 @@ from tmuxmcp.sessions import kept
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
-    from tmuxmcp.contract.limits import Limits
+    from tmuxmcp.contract.settings import Limits
     from tmuxmcp.nodes.anybroker import AnyBroker
 
 
@@ -292,7 +292,7 @@ async def _kill(broker: AnyBroker, options: argparse.Namespace) -> int:
 def _limits(words: dict[str, str]) -> Limits:
     from pydantic import ValidationError
 
-    from tmuxmcp.contract.limits import Limits
+    from tmuxmcp.contract.settings import Limits
 
     try:
         return Limits.model_validate_strings(words)

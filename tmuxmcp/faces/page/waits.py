@@ -11,7 +11,7 @@ from typing import Any
 
 from tmuxmcp.broker.answering import WaitingRequest
 from tmuxmcp.broker.userinput import harmless
-from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.gate.confirmations import Confirmation
 
 PageWait = dict[str, Any]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.limits import SandboxLevel, SandboxWish
+from tmuxmcp.contract.settings import SandboxLevel, SandboxWish
 from tmuxmcp.machine.sandbox import bubblewrap, landlock, namespaces, seccomp
 from tmuxmcp.machine.sandbox.project import Identity
 

@@ -18,10 +18,10 @@ import anyio.abc
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.cast import Cast
 from tmuxmcp.contract.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
+from tmuxmcp.contract.words import Cast
 from tmuxmcp.machine import ourselves
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.ray import NODE_LABEL, cluster_of, need_ray

@@ -18,9 +18,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IoError
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import RecordedAs, RecordingStage
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.machine.ownfiles import make_directory

@@ -16,9 +16,9 @@ from itertools import chain
 from signal import Signals
 from typing import Protocol
 
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory

@@ -40,8 +40,7 @@ from tmuxmcp.contract.errors import (
     TmuxUnavailable,
     Unsupported,
 )
-from tmuxmcp.contract.limits import SandboxWish
-from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings, SandboxWish
 from tmuxmcp.faces.cli.doctor import rayhere, surroundings
 from tmuxmcp.faces.cli.doctor.check import DoctorCheck
 from tmuxmcp.machine import cgroup, proc

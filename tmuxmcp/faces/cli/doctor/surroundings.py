@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.errors import TmuxMcpError, Unsupported
-from tmuxmcp.contract.limits import SandboxWish
-from tmuxmcp.contract.secrets import Secret
+from tmuxmcp.contract.settings import SandboxWish, Secret
 from tmuxmcp.faces.address import is_loopback, parse_address
 from tmuxmcp.faces.cli.clients import CLIENTS, URL_KEYS, McpClient, TrustFound, servers
 from tmuxmcp.faces.cli.doctor.check import DoctorCheck
