@@ -15,8 +15,7 @@ from benchmarks.budgets import Row
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.search import search
-from tmuxmcp.terminal.text.ansi import ansi
-from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.terminal.text.plain import ansi, plain
 
 LINE = b"2026-01-01 INFO some module: request 12345 took 17 ms\r\n"
 COLOURED = b"\x1b[1;32m2026-01-01\x1b[0m INFO \x1b[36msome module\x1b[0m: request 12345 took 17 ms\r\n"

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.terminal.emulator.looked import SCREEN_STATE_FORMAT
+from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT
 
 CORPORA = Path(__file__).resolve().parent.parent / "tests" / "corpora"
 HOME = Path("/home/user")

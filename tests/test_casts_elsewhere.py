@@ -21,7 +21,7 @@ from tests.terminal.films import film_of
 from tests.terminal.test_corpora import NAMES, Recording
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
-from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmOutput, FilmResize
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -83,14 +83,14 @@ def recorded(recording: Recording, number: int) -> tuple[Film, Snapshot]:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_the_player_of_asciinema_shows_what_tmux_showed(player: Player, version: asciicast.Version) -> None:
+def test_the_player_of_asciinema_shows_what_tmux_showed(player: Player, version: formats.Version) -> None:
     different = []
     for name in NAMES:
         recording = Recording(name)
         last = len(recording.events) - 1
         for number in {last, last // 2} if version == 3 else {last}:
             film, told = recorded(recording, number)
-            shown = player.last_screen(b"".join(asciicast.written(film, version)).decode())
+            shown = player.last_screen(b"".join(formats.written(film, version)).decode())
             if shown != [row.translate(DRAWN).rstrip() for row in told.text_rows()]:
                 different.append(name)
     assert {*different} == OTHER_WIDTHS
@@ -105,7 +105,7 @@ def test_asciinema_2_prints_what_the_terminal_printed(name: str, tmp_path: Path)
     )
     film, told = recorded(recording, last)  # version 2 has no sizes that such an asciinema would follow
     cast = tmp_path / "x.cast"
-    cast.write_bytes(b"".join(asciicast.written(film, 2)))
+    cast.write_bytes(b"".join(formats.written(film, 2)))
     done = subprocess.run(
         [asciinema, "cat", cast],
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},

@@ -48,7 +48,7 @@ NAMED_SHELLS = {
     "record/directory.py": "says what a file is for",
     "terminal/keys.py": "a word for `-`",
     "terminal/modes.py": "pure, and knows programs that are in no record",
-    "terminal/film/shellscript.py": "pure: in which of them a script is written",
+    "terminal/film/formats.py": "pure: in which of them a script is written",
 }
 """Files outside `machine/launch/` that name shells, and why."""
 

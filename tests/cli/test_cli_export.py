@@ -11,13 +11,13 @@ import pytest
 
 from tests.cli.test_cli import CommandLine
 from tests.cli.test_cli_log import begun
-from tmuxmcp.faces.cli import export
-from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.faces.cli import record
+from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import FilmOutput
 
 
 def text_of(cast: bytes) -> bytes:
-    moments = asciicast.read(cast.splitlines(keepends=True)).moments
+    moments = formats.read(cast.splitlines(keepends=True)).moments
     return b"".join(each.data for each in moments if isinstance(each, FilmOutput))
 
 
@@ -71,8 +71,8 @@ def test_a_long_export_shows_how_far_it_is_on_a_terminal(
         monkeypatch.setattr(sys.stderr, name, told, raising=False)
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(export, "NO_BAR_S", 0)
-    bar = export.Bar()
+    monkeypatch.setattr(record, "NO_BAR_S", 0)
+    bar = record.Bar()
     bar.show(3 << 20, 4 << 20)
     bar.erase()
     assert capsys.readouterr().err == "\r[######################        ]  75 %  3 of 4 MiB\x1b[K\r\x1b[K"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.cli.test_cli import CommandLine
-from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import FilmOutput
 
 
@@ -22,7 +22,7 @@ def test_a_person_records_a_session(cli: CommandLine, tmp_path: Path) -> None:
     assert "--stop goes alone" in cli.error("record", "x", "--stop", "--input", status=2)
     told = json.loads(cli.out("record", "x", "--stop", "--json"))
     assert (told["path"], told["bytes"], told["times_known"]) == (str(path), path.stat().st_size, False)
-    film = asciicast.read(path.read_bytes().splitlines(keepends=True))
+    film = formats.read(path.read_bytes().splitlines(keepends=True))
     assert b"one\r\n" in b"".join(each.data for each in film.moments if isinstance(each, FilmOutput))
     assert cli.error("record", "x", "--stop", status=1).startswith("RECORDING_STATE: ")
 

@@ -14,8 +14,7 @@ from tests import browser
 from tests.terminal.films import film_of, printed, recorded
 from tests.terminal.test_frames import made
 from tmuxmcp.terminal.drawing.markup import svg, svg_size
-from tmuxmcp.terminal.drawing.moving import moving_svg
-from tmuxmcp.terminal.drawing.reel import reel
+from tmuxmcp.terminal.drawing.reel import moving_svg, reel
 from tmuxmcp.terminal.film.film import Film, FilmOutput, FilmResize
 from tmuxmcp.terminal.film.frames import Frame
 

@@ -21,7 +21,7 @@ from tmuxmcp.faces import resources
 from tmuxmcp.faces.mcp import build_server
 from tmuxmcp.faces.prompts import RECIPES
 from tmuxmcp.faces.resources import parse_uri
-from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film import formats as asciicast
 from tmuxmcp.terminal.film.player import Player
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]

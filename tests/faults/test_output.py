@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.terminal.sanitize import sanitize
+from tmuxmcp.terminal.widths import sanitize
 
 pytestmark = pytest.mark.anyio
 

@@ -21,8 +21,7 @@ from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import STYLE_BYTES, Place, Places
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE
-from tmuxmcp.terminal.text.ansi import ansi
-from tmuxmcp.terminal.text.plain import ends_full_screen, plain, unfinished_character
+from tmuxmcp.terminal.text.plain import ansi, ends_full_screen, plain, unfinished_character
 
 MARKER = 160
 MARKED = re.compile(r"\[\.\.\. ([\d,]+) bytes left out; read since=(\d+) gives them \.\.\.\]\n")

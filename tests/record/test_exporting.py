@@ -29,7 +29,7 @@ from tmuxmcp.record.past.exporting import (
 from tmuxmcp.record.past.recordings import RecordedSession, Stretch, WantedStretch
 from tmuxmcp.record.past.timing import TimingStep
 from tmuxmcp.terminal.drawing import reel
-from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.frames import Rate, frames
 
 __all__ = ["directory"]
@@ -79,7 +79,7 @@ def test_columns_are_those_of_the_sessions_tmux(
     *_, last = frames(recorded.film(recorded.stretch(WantedStretch())), Rate(10))
     assert recorded.screen_at(13).cursor.col == last.snapshot.cursor.col == col
     cast = export_of(recorded, ExportOptions("cast"))
-    *_, again = frames(asciicast.read(b"".join(cast).splitlines(keepends=True)), Rate(10))
+    *_, again = frames(formats.read(b"".join(cast).splitlines(keepends=True)), Rate(10))
     assert again.snapshot.cursor.col == col
     assert cast.exported.approximate == approximate
 

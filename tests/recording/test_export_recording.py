@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import Agent, ToolFailed, an_agent
-from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import FilmMarker, FilmOutput
 from tmuxmcp.terminal.film.player import Player
 
@@ -30,7 +30,7 @@ def test_history_and_recording_are_resources(tmp_path: Path, mode: str) -> None:
         (cast,) = agent.portal.call(agent.client.read_resource, f"{uri}/recording").contents
     (command,) = json.loads(history.text)["commands"]
     assert (command["text"], command["exit_code"], command["by"]) == ("echo one; (exit 3)", 3, "agent")
-    moments = list(asciicast.read(cast.text.encode().splitlines(keepends=True)).moments)
+    moments = list(formats.read(cast.text.encode().splitlines(keepends=True)).moments)
     assert [each.label for each in moments if isinstance(each, FilmMarker)] == ["echo one; (exit 3): exit 3"]
 
 
@@ -41,7 +41,7 @@ def test_an_agent_exports_its_session(agent: Agent, tmp_path: Path) -> None:
     told = agent.call("export_recording", path=str(made))
     assert (told["path"], told["bytes"], told["format"]) == (str(made), made.stat().st_size, "cast")
     assert made.stat().st_mode & 0o777 == 0o600
-    film = asciicast.read(made.read_bytes().splitlines(keepends=True))
+    film = formats.read(made.read_bytes().splitlines(keepends=True))
     moments = list(film.moments)
     assert [each.label for each in moments if isinstance(each, FilmMarker)] == [
         "echo one: exit 0",
@@ -80,7 +80,7 @@ def test_a_film_has_what_tmux_showed_right_after_another_size(agent: Agent, tmp_
     screen = agent.call("read", session_id="still", view="screen")["content"]
     made = tmp_path / "x.jsonl"
     agent.call("export_recording", session_id="still", path=str(made), format="cast")
-    film = asciicast.read(made.read_bytes().splitlines(keepends=True))
+    film = formats.read(made.read_bytes().splitlines(keepends=True))
     player = Player(film)
     player.seek(player.duration_ms)
     while player.seeks:

@@ -12,7 +12,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.conftest import until_exists
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import Film, FilmExit, FilmInput, FilmMarker, FilmOutput
 
 
@@ -33,7 +33,7 @@ def directory_of(agent: Agent, name: str) -> SessionDirectory:
 
 
 def film_of(path: str | Path) -> Film:
-    return asciicast.read(Path(path).read_bytes().splitlines(keepends=True))
+    return formats.read(Path(path).read_bytes().splitlines(keepends=True))
 
 
 def printed(film: Film) -> bytes:

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW
-from tmuxmcp.terminal.emulator.capture import Capture, KnownRows, Styled
-from tmuxmcp.terminal.emulator.looked import SCREEN_STATE_FORMAT
+from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT, Capture, KnownRows, Styled
 from tmuxmcp.terminal.emulator.sheet import LINE_DRAWING
 from tmuxmcp.terminal.snapshot import Cells, Style
 

@@ -15,13 +15,12 @@ from tests.terminal.conftest import RealTmux, styled_rows
 from tests.terminal.test_corpora import NAMES, Recording
 from tests.terminal.test_plain import LIKE_TMUX
 from tests.terminal.test_textscreen import UNUSUAL, USUAL
-from tmuxmcp.terminal.emulator.render import shortened
+from tmuxmcp.terminal.emulator.redraw import shortened
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 from tmuxmcp.terminal.text import styledtext
-from tmuxmcp.terminal.text.ansi import ansi, style_behind
-from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.terminal.text.plain import ansi, plain, style_behind
 from tmuxmcp.terminal.text.styledtext import StyleLetters
 from tmuxmcp.terminal.text.textscreen import TextScreen
 
@@ -268,7 +267,7 @@ def test_shortened_text_without_colours_is_cut_between_characters() -> None:
 
 
 def test_importing_it_costs_no_emulator() -> None:
-    script = "import sys, tmuxmcp.terminal.text.ansi; sys.exit(bool({'pyte'} & set(sys.modules)))"
+    script = "import sys, tmuxmcp.terminal.text.plain; sys.exit(bool({'pyte'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 

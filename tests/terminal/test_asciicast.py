@@ -16,9 +16,9 @@ from tests.cases import for_each
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
-from tmuxmcp.terminal.film.asciicast import Version, read, written
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
-from tmuxmcp.terminal.film.pacing import paced
+from tmuxmcp.terminal.film.formats import Version, read, written
+from tmuxmcp.terminal.film.player import paced
 
 
 def film(*moments: FilmEvent, begin_ms: int = 0, **facts: object) -> Film:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.terminal.conftest import parse_capture, styled_rows
 from tmuxmcp.terminal.emulator import capture
 from tmuxmcp.terminal.emulator.capture import KnownRows
-from tmuxmcp.terminal.emulator.render import ansi_row, changed_rows, numbered, sgr
+from tmuxmcp.terminal.emulator.redraw import ansi_row, changed_rows, numbered, sgr
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, UNDERLINES, Style
 
 COLOURS = st.none() | st.integers(0, 255) | st.tuples(*[st.integers(0, 255)] * 3)

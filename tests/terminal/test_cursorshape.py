@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.terminal.emulator.cursorshape import last_shape
+from tmuxmcp.terminal.emulator.sheet import last_shape
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tests.terminal.conftest import RealTmux, Seed, looks
 from tests.terminal.streams import HARD, SIZES, TITLE, TOKENS, Token, stream
 from tests.terminal.tmux_bugs import BUGS, as_captured, with_bugs
-from tmuxmcp.terminal.emulator.looked import MODE_FIELDS
+from tmuxmcp.terminal.emulator.capture import MODE_FIELDS
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.seed import seed
 from tmuxmcp.terminal.emulator.stream import Stream

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, trimmed
 from tests.terminal.streams import HARD, TOKENS, stream
-from tmuxmcp.terminal.emulator.doubts import ALL_DOUBTS, Doubt
 from tmuxmcp.terminal.emulator.replay import Replay, SizeChange, beginning, blank
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.seed import seed as seed_of
 from tmuxmcp.terminal.emulator.stream import Stream
-from tmuxmcp.terminal.snapshot import Cell, Cells, Snapshot, from_data, to_data
+from tmuxmcp.terminal.snapshot import ALL_DOUBTS, Cell, Cells, Doubt, Snapshot, from_data, to_data
 
 ENDED = b"x\x1b\\"
 """The end of whatever string it was."""

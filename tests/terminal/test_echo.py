@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.cases import for_each
-from tmuxmcp.terminal.echo import Echo, compared, on_one_line, shows_nothing
 from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.terminal.text.unechoed import EditorEcho as Echo
+from tmuxmcp.terminal.text.unechoed import compared, on_one_line, shows_nothing
 
 LONG = "echo " + " ".join(f"w{number}" for number in range(900))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.terminal.conftest import RealTmux, looks
 from tests.terminal.features import COLS, END, FEATURES, ROWS, START
-from tmuxmcp.terminal.emulator.looked import MODE_FIELDS
+from tmuxmcp.terminal.emulator.capture import MODE_FIELDS
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.seed import seed
 from tmuxmcp.terminal.emulator.stream import Stream

@@ -14,15 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.terminal.test_plain import LAYERS
-from tmuxmcp.terminal.drawing.textpage import as_html
+from tmuxmcp.terminal.drawing.markup import as_html
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
-from tmuxmcp.terminal.film.filmjsonl import as_jsonl
-from tmuxmcp.terminal.text.ansi import ansi
+from tmuxmcp.terminal.film.formats import as_jsonl
 from tmuxmcp.terminal.text.logtext import as_ansi, as_txt
-from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.terminal.text.plain import ansi, plain
 
 
 def film(*moments: FilmEvent, created_at: float = 0.0) -> Film:

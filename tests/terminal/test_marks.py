@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import for_each
-from tmuxmcp.terminal.marks import LONGEST_MARK, Finished, Mark, MarkScanner, Numbers, ShellState, ShellTrack
-from tmuxmcp.terminal.proofs import new_proof, promise_of
+from tmuxmcp.terminal.marks import (
+    LONGEST_MARK,
+    Finished,
+    Mark,
+    MarkScanner,
+    Numbers,
+    ShellState,
+    ShellTrack,
+    new_proof,
+    promise_of,
+)
 
 NONCE = "n0nce"
 

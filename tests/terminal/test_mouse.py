@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.cases import for_each
-from tmuxmcp.terminal.mouse import encode
+from tmuxmcp.terminal.keys import encode
 
 
 @for_each(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cases import for_each
-from tmuxmcp.terminal.prompts import may_be_prompt, shape
+from tmuxmcp.terminal.modes import may_be_prompt, shape
 
 SAME = [
     ("joe@box:~$ ", "joe@box:/usr/share/doc$"),

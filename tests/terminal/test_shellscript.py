@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import for_each
-from tmuxmcp.terminal.film.shellscript import RanCommand, script
+from tmuxmcp.terminal.film.formats import RanCommand, script
 
 
 def ran(

@@ -10,12 +10,11 @@ import pytest
 from tests.cases import for_each
 from tests.terminal.columns import COLS, ROWS, SAMPLES
 from tests.terminal.conftest import RealTmux
-from tmuxmcp.terminal.emulator.doubts import Doubt
 from tmuxmcp.terminal.emulator.replay import Replay, blank, counted_by
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.seed import grid, seed
 from tmuxmcp.terminal.emulator.stream import Stream
-from tmuxmcp.terminal.snapshot import from_data, to_data
+from tmuxmcp.terminal.snapshot import Doubt, from_data, to_data
 from tmuxmcp.terminal.text.textscreen import TextScreen
 from tmuxmcp.terminal.widths import TmuxVersion, char_width, clusters, counted_alike, text_width, version_of
 

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import eventually
 from tests.tmux.conftest import Launched, launch_pane
 from tmuxmcp.contract.errors import TmuxFailed
-from tmuxmcp.terminal.emulator.looked import SCREEN_STATE_FORMAT
+from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.server import Tmux

@@ -14,8 +14,8 @@ from tmuxmcp.readiness.facts import FULL_SCREEN_MODES
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.typed import RunOutcome
-from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.text.plain import begun_full_screen
+from tmuxmcp.terminal.widths import sanitize
 
 DRAWN_ANEW_BYTES = 1 << 20
 """Raw bytes that a program which did not leave its screen may have drawn, for that to be drawn anew (1 s of work)."""

@@ -8,7 +8,7 @@ from tmuxmcp.contract.errors import InvalidArgument, Unsupported, WrongMode
 from tmuxmcp.contract.requests import Mouse
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.mouse import encode
+from tmuxmcp.terminal.keys import encode
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, text_width
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover

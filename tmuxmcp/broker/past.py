@@ -19,9 +19,8 @@ from tmuxmcp.sessions.past import screen_at
 from tmuxmcp.sessions.screens import NOTHING_SHOWN, ShownScreen
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.capture import KnownRows
-from tmuxmcp.terminal.emulator.doubts import Doubt
-from tmuxmcp.terminal.emulator.render import sgr
-from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cells, Snapshot, runs
+from tmuxmcp.terminal.emulator.redraw import sgr
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cells, Doubt, Snapshot, runs
 from tmuxmcp.terminal.widths import OLDEST_VERSION
 
 

@@ -15,8 +15,7 @@ from tmuxmcp.machine import fonts
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.drawing import markup, picture
-from tmuxmcp.terminal.emulator.doubts import Doubt
-from tmuxmcp.terminal.snapshot import Cursor, Snapshot
+from tmuxmcp.terminal.snapshot import Cursor, Doubt, Snapshot
 
 PICTURE_TYPES = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}
 

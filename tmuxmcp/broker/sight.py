@@ -24,7 +24,7 @@ from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.emulator.cursorshape import LONGEST_SEQUENCE, last_shape
+from tmuxmcp.terminal.emulator.sheet import LONGEST_SEQUENCE, last_shape
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.held import Lease, user_name

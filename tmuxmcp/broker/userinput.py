@@ -28,7 +28,7 @@ from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.secretreader import reader_of
-from tmuxmcp.terminal.sanitize import sanitize
+from tmuxmcp.terminal.widths import sanitize
 from tmuxmcp.tmux.held import user_name
 
 REQUEST_DIGEST = "request "

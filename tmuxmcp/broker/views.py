@@ -11,9 +11,9 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.sessions.screens import ShownScreen
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.emulator.render import ansi_row, numbered, shortened
-from tmuxmcp.terminal.sanitize import sanitize
+from tmuxmcp.terminal.emulator.redraw import ansi_row, numbered, shortened
 from tmuxmcp.terminal.text.plain import unfinished_character
+from tmuxmcp.terminal.widths import sanitize
 
 MOST_HIGHLIGHTS = 50
 

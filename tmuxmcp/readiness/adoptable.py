@@ -23,7 +23,7 @@ from tmuxmcp.machine.witness.tmuxes import TMUX_CLIENT
 from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.prompts import shape
+from tmuxmcp.terminal.modes import shape
 from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.widths import clusters
 from tmuxmcp.tmux import panes

@@ -16,7 +16,7 @@ from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, before_cursor, un
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.prompts import PROMPT_SIGNS, may_be_prompt
+from tmuxmcp.terminal.modes import PROMPT_SIGNS, may_be_prompt
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover
 

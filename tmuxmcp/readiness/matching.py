@@ -19,12 +19,13 @@ from tmuxmcp.sessions.levels import shell_at
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
 from tmuxmcp.terminal.marks import Finished, ShellState
 from tmuxmcp.terminal.text.unechoed import (
+    ECHO_LIMIT,
     LAST_LINE_BYTES,
     Echo,
     Printed,
+    behind_echo,
     edited_in,
     padded,
     unechoed,

@@ -20,8 +20,7 @@ from tmuxmcp.readiness.facts import (
     line_stands_s,
     stands_again_s,
 )
-from tmuxmcp.terminal.modes import ASKS_SECRET
-from tmuxmcp.terminal.prompts import may_be_prompt
+from tmuxmcp.terminal.modes import ASKS_SECRET, may_be_prompt
 
 SETTLE_S = 0.004
 """A program that waits for input for so long, without printing, is done (measured: 4-10 ms for a dozen programs)."""

@@ -10,7 +10,7 @@ import re
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.witness.kernel import POLL_WAIT_CHANNELS, InputWait, KernelFacts, Process, Verdict, descends
-from tmuxmcp.terminal.prompts import may_be_prompt
+from tmuxmcp.terminal.modes import may_be_prompt
 
 NEW_LINE_S = 1.0
 """So long it is waited for a new last line, while nothing is printed."""

@@ -23,7 +23,7 @@ from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.machine.locks import take
 from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.terminal.proofs import Promise, hash_of
+from tmuxmcp.terminal.marks import Promise, hash_of
 
 COMMANDS_FILE_BYTES = 256 * 1024
 """Bytes of one of the two files, which hold several hundred commands at least."""

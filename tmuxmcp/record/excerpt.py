@@ -15,9 +15,8 @@ from itertools import count
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.place import BEGINNING_BYTES, Place, Places
-from tmuxmcp.terminal.emulator.render import shortened
-from tmuxmcp.terminal.text.forward import EDITING
-from tmuxmcp.terminal.text.plain import PlainText, ends_full_screen, needs_grid, plain
+from tmuxmcp.terminal.emulator.redraw import shortened
+from tmuxmcp.terminal.text.plain import EDITING, PlainText, ends_full_screen, needs_grid, plain
 
 CLEANED_WHOLE_BYTES = 2 * 1024 * 1024
 """Bytes: a stretch up to this is cleaned as a whole (20-40 ms), so that a long progress bar becomes its one line."""
@@ -231,7 +230,7 @@ class LogReader:
         row = self._places.row_of(place, self.cols, self.rows) if needs_grid(data) else 0
         version = self._places.version
         if self._colours:
-            from tmuxmcp.terminal.text.ansi import ansi  # late: hardly anybody wants colours
+            from tmuxmcp.terminal.text.plain import ansi  # late: hardly anybody wants colours
 
             style, inside = place.style, place.inside
             text = ansi(
@@ -326,7 +325,7 @@ class LogReader:
         inside = ends_full_screen(data, before.inside)
         if not self._colours:
             return Place(inside=inside)
-        from tmuxmcp.terminal.text.ansi import style_behind
+        from tmuxmcp.terminal.text.plain import style_behind
 
         return Place(inside=inside, style=style_behind(data, before.style, inside=before.inside))
 

@@ -139,7 +139,7 @@ class Places:
         before = self._log.read(begin, max(offset - begin, 0))
         if b"\x1b[" not in before:
             return PLAIN_STYLE
-        from tmuxmcp.terminal.text.ansi import style_behind  # late: hardly anybody wants colours
+        from tmuxmcp.terminal.text.plain import style_behind  # late: hardly anybody wants colours
 
         return style_behind(before, inside=self.inside(begin))
 

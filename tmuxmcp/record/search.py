@@ -21,8 +21,8 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Match, SearchResult
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.text.plain import MAX_HELD_BYTES, TextPart, ends_full_screen, needs_grid, parts
+from tmuxmcp.terminal.widths import sanitize
 
 SEARCH_PIECE_BYTES = 1 << 20
 """Bytes read at once."""

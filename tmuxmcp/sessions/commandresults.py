@@ -18,7 +18,7 @@ from tmuxmcp.sessions.commands import Command, shell_is_back
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.prompts import may_be_prompt
+from tmuxmcp.terminal.modes import may_be_prompt
 
 _PROMPT_SIGN = re.compile(r"[^\w\s]|λ")
 """What a prompt may end in."""

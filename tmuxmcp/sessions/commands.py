@@ -23,10 +23,11 @@ from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import Places
 from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.terminal.echo import ECHO_LIMIT, TOLD_BY_BEGINNING, Echo, behind_echo, compared, on_one_line
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
-from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, TOLD_BY_BEGINNING, behind_echo, compared, on_one_line
+from tmuxmcp.terminal.text.unechoed import EditorEcho as Echo
+from tmuxmcp.terminal.widths import sanitize
 
 SOME_NEW = 8
 """So many commands are written down at once while a shell works at the next."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tmuxmcp.terminal.prompts import shape
+from tmuxmcp.terminal.modes import shape
 
 MOST_PROGRAMS, REMEMBERED_PROMPTS = 4, 8
 """So many programs, and prompts of each, are remembered: those that were seen last."""

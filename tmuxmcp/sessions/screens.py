@@ -15,7 +15,7 @@ from hashlib import blake2b
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.capture import Capture, KnownRows, Styled
-from tmuxmcp.terminal.emulator.render import changed_rows
+from tmuxmcp.terminal.emulator.redraw import changed_rows
 from tmuxmcp.terminal.widths import TmuxVersion
 from tmuxmcp.tmux import panes
 

@@ -14,8 +14,8 @@ from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.record.events import Events, ShownEvent
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT
 
 INPUT_CHARS = 4096
 """Characters of one input that are written down; of a longer one only the size is."""

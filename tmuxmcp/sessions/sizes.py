@@ -13,7 +13,7 @@ from tmuxmcp.contract.call import begin
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, pack
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.emulator.looked import SCREEN_STATE_FORMAT, looked
+from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT, looked
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 

@@ -6,7 +6,7 @@ import anyio
 
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.emulator.looked import SCREEN_STATE_FORMAT, looked
+from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT, looked
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.widths import version_of
 from tmuxmcp.tmux import panes

@@ -48,10 +48,9 @@ from tmuxmcp.shell.key import (
 from tmuxmcp.shell.obstacles import busy, not_a_shell, takes_no_command
 from tmuxmcp.shell.pacing import ShellRest
 from tmuxmcp.shell.typed import Job
-from tmuxmcp.terminal.echo import ECHO_LIMIT
-from tmuxmcp.terminal.marks import ShellState
-from tmuxmcp.terminal.proofs import done_half, new_proof, promise_of
+from tmuxmcp.terminal.marks import ShellState, done_half, new_proof, promise_of
 from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
 

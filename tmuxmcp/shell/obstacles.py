@@ -15,9 +15,9 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, typed
 from tmuxmcp.shell.adopting import AdoptionRefusal
-from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.marks import MarkScanner, ShellState
-from tmuxmcp.terminal.prompts import may_be_prompt
+from tmuxmcp.terminal.modes import may_be_prompt
+from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT
 
 
 def terminals_in_one(look: Look) -> str:

@@ -31,9 +31,9 @@ from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.pacing import KeyWait, ShellRest
-from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo, shows_nothing
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
 from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, behind_echo, shows_nothing
 
 STANDS_S = 1.0
 """What anybody can print, that a shell has not taken a command, counts after this long where it does not rest."""

@@ -25,7 +25,9 @@ printed before to be somebody else's.
 
 from __future__ import annotations
 
+import hashlib
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field, fields
 from enum import StrEnum
@@ -33,7 +35,6 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from tmuxmcp.contract.latedataclass import changed, dataclass
-from tmuxmcp.terminal.proofs import Promise, hash_of
 
 LONGEST_MARK = 16 * 1024
 """Bytes: a working directory of 4096 bytes, each as %XX, and room."""
@@ -551,3 +552,44 @@ _TRANSITIONS = {
     (ShellState.RUNNING, "D"): ShellTrack._done,
     (ShellState.RUNNING, "E"): ShellTrack._output_ends,
 }
+
+
+# ---- Proofs: what only a shell can say of a command, and only once that command is over ------------------------------
+#
+# `run` gives a shell a proof with each command. The shell keeps it to itself, and shows its first half where the output
+# ends (E) and its second half with the exit status (D). What was promised before, the hash of each half, is no secret:
+# it tells the shell's marks from copies that programs print. A proof counts once, so what is copied later is nothing
+# new.
+
+PROOF_DIGITS = 32
+"""Hexadecimal digits of each half: 128 bits, which nobody guesses."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The hashes of a proof's halves."""
+
+    over: str
+    """Of the half that comes with E."""
+    done: str
+    """Of the half that comes with D."""
+
+
+def new_proof() -> str:
+    """A proof, both halves one after the other."""
+    return secrets.token_hex(PROOF_DIGITS)
+
+
+def promise_of(proof: str) -> Promise:
+    """What may be told of a proof beforehand."""
+    return Promise(hash_of(proof[:PROOF_DIGITS]), hash_of(done_half(proof)))
+
+
+def done_half(proof: str) -> str:
+    """The half that comes with D."""
+    return proof[PROOF_DIGITS:]
+
+
+def hash_of(half: str) -> str:
+    """By which half a proof is known."""
+    return hashlib.sha256(half.encode("utf-8", "replace")).hexdigest()

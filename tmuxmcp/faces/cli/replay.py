@@ -25,8 +25,8 @@ from tmuxmcp.faces.cli.stage import Stage
 from tmuxmcp.record.past.recordings import RecordedSession, WantedStretch
 from tmuxmcp.sessions import kept
 from tmuxmcp.terminal.emulator.capture import clip
-from tmuxmcp.terminal.emulator.render import ansi_row
-from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.emulator.redraw import ansi_row
+from tmuxmcp.terminal.film import formats as asciicast
 from tmuxmcp.terminal.film.film import Film, FilmEvent
 from tmuxmcp.terminal.film.player import Player
 from tmuxmcp.terminal.snapshot import Cells, Snapshot, runs

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.history import with_commands
-from tmuxmcp.terminal.film.shellscript import RanCommand
-from tmuxmcp.terminal.film.shellscript import script as as_script
+from tmuxmcp.terminal.film.formats import RanCommand
+from tmuxmcp.terminal.film.formats import script as as_script
 
 if TYPE_CHECKING:
     from tmuxmcp.contract import results as r

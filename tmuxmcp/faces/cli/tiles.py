@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.terminal.emulator.capture import clip
-from tmuxmcp.terminal.emulator.sgr import SGR
+from tmuxmcp.terminal.emulator.grid import SGR
 from tmuxmcp.terminal.widths import text_width
 
 WANTED_SIZE = (80, 25)

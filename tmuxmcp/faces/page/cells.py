@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tmuxmcp.terminal.drawing.theme import DARK_THEME, Rgb, drawable, drawn_style
-from tmuxmcp.terminal.emulator.capture import clip
-from tmuxmcp.terminal.emulator.links import LINK_INTRODUCER, pieces
+from tmuxmcp.terminal.emulator.capture import LINK_INTRODUCER, clip, pieces
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Snapshot, Style, StyleRun, runs
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
 

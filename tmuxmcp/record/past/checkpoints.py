@@ -25,8 +25,7 @@ from tmuxmcp.machine.locks import take
 from tmuxmcp.machine.ownfiles import open_file
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.terminal.emulator.doubts import Doubt
-from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
+from tmuxmcp.terminal.snapshot import Doubt, Snapshot, from_data, to_data
 
 FILE_BEGINS = b"tmuxmcp screens 1\n"
 

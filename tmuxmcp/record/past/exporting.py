@@ -25,12 +25,12 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.past.filmpictures import Wound, as_gif, as_svg
 from tmuxmcp.record.past.recordingnote import new_names
 from tmuxmcp.record.past.recordings import RecordedSession, Stretch, times_of
+from tmuxmcp.terminal.drawing.markup import as_html
 from tmuxmcp.terminal.drawing.reel import Reel
-from tmuxmcp.terminal.drawing.textpage import as_html
-from tmuxmcp.terminal.film import asciicast
+from tmuxmcp.terminal.film import formats as asciicast
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmInput, FilmMarker, FilmOutput
-from tmuxmcp.terminal.film.filmjsonl import as_jsonl
-from tmuxmcp.terminal.film.pacing import paced
+from tmuxmcp.terminal.film.formats import as_jsonl
+from tmuxmcp.terminal.film.player import paced
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
 from tmuxmcp.terminal.text.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.widths import counted_alike

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.machine import fonts
 from tmuxmcp.terminal.drawing.gif import gif
-from tmuxmcp.terminal.drawing.moving import moving_svg
 from tmuxmcp.terminal.drawing.picture import Painter, size_for
-from tmuxmcp.terminal.drawing.reel import Reel, reel
+from tmuxmcp.terminal.drawing.reel import Reel, moving_svg, reel
 from tmuxmcp.terminal.film.film import Film
 
 SVG_PER_SECOND, GIF_PER_SECOND = 25, 10

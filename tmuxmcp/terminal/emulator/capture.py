@@ -7,17 +7,16 @@ Attributes carry over from row to row.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.terminal.emulator.sgr import restyled
+from tmuxmcp.terminal.emulator.grid import restyled
 from tmuxmcp.terminal.emulator.sheet import LINE_DRAWING
-from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
-from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, char_width, text_width
+from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, char_width, sanitize, text_width
 
 _TOKEN = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|([\x0e\x0f])|\x1b.|([^\x1b\x0e\x0f]+)", re.S)
 
@@ -173,3 +172,90 @@ def clip(lines: list[str], cols: int, version: TmuxVersion = OLDEST_VERSION) -> 
                     made.append(char)
         rows.append("".join(made))
     return rows
+
+
+# ---- Addresses behind text (OSC 8) in rows as `capture-pane -e` prints them ------------------------------------------
+#
+# Which tmux 3.4 and newer do. Pure.
+#
+# A program may put any address behind any text. Only what a browser may be asked to open counts: http and https, in
+# plain letters, so that what is shown of it is what is opened.
+
+LINK_INTRODUCER = "\x1b]8;"
+_LINK_COMMAND = re.compile(r"\x1b\]8;[^;\x07\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)")
+_COMMAND_BODY = re.compile(r"0*8;[^;]*;(.*)\Z", re.DOTALL)
+_ADDRESS = re.compile(r"https?://[!#-;=?-Z\[\]_a-z~%]+\Z", re.IGNORECASE)
+MOST_CHARS = 2048
+ADDRESS_CHARS = 512
+"""Characters of an address that a screen of ours keeps: each of its cells may have another one."""
+
+LinkedText = tuple[str, str]
+"""A stretch of a row, and the address behind it; empty: none."""
+
+
+def pieces(line: str) -> list[LinkedText]:
+    """A row cut where the address behind its text changes; without the sequences that say so."""
+    found, address, at = [], "", 0
+    for sets in _LINK_COMMAND.finditer(line):
+        found.append((line[at : sets.start()], address))
+        address, at = openable(sets[1]), sets.end()
+    return [*found, (line[at:], address)]
+
+
+def address_of_command(command: str) -> str | None:
+    """The address behind the text after an operating system command; empty: none; None: the command is about others."""
+    sets = _COMMAND_BODY.match(command)
+    if sets is None:
+        return None
+    return openable(sets[1]) if len(sets[1]) <= ADDRESS_CHARS else ""
+
+
+def openable(address: str) -> str:
+    """An address that a person may be asked to open; empty: it is none."""
+    return address if len(address) <= MOST_CHARS and _ADDRESS.match(address) else ""
+
+
+# ---- What to ask tmux of a pane's screens ----------------------------------------------------------------------------
+#
+# And its answer as plain data: `seed.py` makes a Snapshot of it. Pure.
+#
+# Asked are `SCREEN_STATE_FORMAT`, `capture-pane -p -e -N`, and while the alternate screen is on also `capture-pane -a`
+# with the same options; all in one command list, so that nothing is printed in between.
+
+NUMBER_FIELDS = (
+    *("pane_width", "pane_height", "cursor_x", "cursor_y", "scroll_region_upper", "scroll_region_lower"),
+    *("alternate_on", "alternate_saved_x", "alternate_saved_y"),
+)
+MODE_FIELDS = {
+    "cursor_flag": 25 << 5,
+    "insert_flag": 4,
+    "wrap_flag": 7 << 5,
+    "origin_flag": 6 << 5,
+    "keypad_cursor_flag": 1 << 5,
+    "mouse_standard_flag": 1000 << 5,
+    "mouse_button_flag": 1002 << 5,
+    "mouse_all_flag": 1003 << 5,
+    "mouse_utf8_flag": 1005 << 5,
+    "mouse_sgr_flag": 1006 << 5,
+}
+"""The modes that tmux tells of, as a screen has them."""
+CURSOR_NOT_SAVED = 2**32 - 1
+"""What tmux says of a cursor that was not saved."""
+
+SCREEN_STATE_FORMAT = " ".join(f"#{{{name}}}" for name in (*NUMBER_FIELDS, *MODE_FIELDS, "pane_tabs", "pane_title"))
+"""What to ask `display-message -p` for."""
+
+
+def looked(printed: Sequence[str]) -> dict[str, Any]:
+    """Take apart the answers to `SCREEN_STATE_FORMAT` and to `capture-pane` of the screen and of the one under it.
+
+    Raises:
+        ValueError: that is not what tmux was asked for.
+    """
+    numbers = dict(zip(NUMBER_FIELDS, printed[0].split(" ") if printed else (), strict=False))
+    try:
+        cols, rows = int(numbers["pane_width"]), int(numbers["pane_height"])
+    except (KeyError, ValueError):
+        raise ValueError(f"not what tmux was asked for: {printed[:1]!r}") from None
+    screen, under = list(printed[1 : rows + 1]), list(printed[rows + 1 :])
+    return {"cols": cols, "rows": rows, "facts": printed[0], "screen": screen, "under": under}

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tmuxmcp.terminal.emulator.doubts import Doubt
 from tmuxmcp.terminal.emulator.screen import Screen
+from tmuxmcp.terminal.snapshot import Doubt
 from tmuxmcp.terminal.widths import counted_alike
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 D = Doubt
 

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.terminal.emulator.doubtful import Doubtful
-from tmuxmcp.terminal.emulator.doubts import ALL_DOUBTS, SHOWN_DOUBTS, Doubt
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
-from tmuxmcp.terminal.snapshot import Snapshot
+from tmuxmcp.terminal.snapshot import ALL_DOUBTS, SHOWN_DOUBTS, Doubt, Snapshot
 from tmuxmcp.terminal.widths import TmuxVersion
 
 

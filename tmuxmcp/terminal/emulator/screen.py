@@ -1,7 +1,7 @@
 """What a terminal shows after any bytes: pyte's screen, made fast, harmless and like tmux's.
 
 pyte 0.8.2 raises on real output, has no alternate screen, prints what it should swallow and moves about 1 MB/s.
-`Screen` keeps its methods and replaces what they do (`pages.py`, `sheet.py`, `moves.py`); `stream.py` replaces its
+`Screen` keeps its methods and replaces what they do (`screen.py`, `sheet.py`, `sheet.py`); `stream.py` replaces its
 parser. Cells are those of `snapshot.py`, and `dirty` is not kept. Where terminals differ, tmux decides, for programs in
 a pane are told that they run in it: 3.3a, but for the columns of characters, which are those of the session's version
 (`widths.py`). Nothing here raises on any bytes, and no state grows without a bound. Pure: no I/O; questions to the
@@ -17,9 +17,10 @@ from __future__ import annotations
 import pyte
 
 from tmuxmcp.terminal.emulator.grid import Grid, Row
-from tmuxmcp.terminal.emulator.moves import TAB_COLUMNS
-from tmuxmcp.terminal.emulator.pages import Pages
+from tmuxmcp.terminal.emulator.sheet import TAB_COLUMNS, Pages
 from tmuxmcp.terminal.snapshot import Cells, HiddenState, Snapshot
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 class Screen(Pages, pyte.Screen):  # type: ignore[misc]  # cursor and margins are of our own types

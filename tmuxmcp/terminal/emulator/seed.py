@@ -1,6 +1,6 @@
 """What tmux says of a pane -> a Snapshot to go on from, after a gap, a resize or a restart. Pure.
 
-`looked.py` says what to ask, in one command list, so that nothing is printed in between. tmux does not tell the pen,
+`capture.py` says what to ask, in one command list, so that nothing is printed in between. tmux does not tell the pen,
 the character sets, a cursor saved by `ESC 7` or half a sequence: the last bytes of the log do. Which rows go on in the
 next is told by nobody; neither are cells beyond a row's text that are only coloured.
 """
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tmuxmcp.terminal.emulator.capture import OVERLINE
-from tmuxmcp.terminal.emulator.looked import CURSOR_NOT_SAVED, MODE_FIELDS, NUMBER_FIELDS
+from tmuxmcp.terminal.emulator.capture import CURSOR_NOT_SAVED, MODE_FIELDS, NUMBER_FIELDS, OVERLINE
+from tmuxmcp.terminal.emulator.grid import SGR
 from tmuxmcp.terminal.emulator.screen import Screen
-from tmuxmcp.terminal.emulator.sgr import SGR
 from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Cursor, SavedCursor, Snapshot
 from tmuxmcp.terminal.widths import TmuxVersion

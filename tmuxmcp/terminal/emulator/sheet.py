@@ -1,12 +1,14 @@
-"""What is printed and erased on one page, at the cursor of `moves.py`. Knows no alternate screen and no bytes."""
+"""What is printed and erased on one page, at the cursor of `sheet.py`. Knows no alternate screen and no bytes."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from itertools import repeat
+from typing import Any
 
-from tmuxmcp.terminal.emulator.grid import Grid, Pen, Pens
-from tmuxmcp.terminal.emulator.moves import Moves
-from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell
+from tmuxmcp.terminal.emulator.grid import Grid, Pen, Pens, Row
+from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cursor, SavedCursor
 from tmuxmcp.terminal.widths import (
     JOINS_CELLS,
     MAX_CELL,
@@ -20,6 +22,147 @@ from tmuxmcp.terminal.widths import (
     makes_wide,
     stands_alone,
 )
+
+# ---- Where the cursor is and what moves it: columns, rows, tab stops, the scroll region. Draws nothing ---------------
+
+TAB_COLUMNS = 8
+
+
+class Position:
+    """The cursor; a column one past the last one means that the next character wraps."""
+
+    __slots__ = ("hidden", "shape", "x", "y")
+
+    def __init__(self) -> None:
+        self.x = self.y = 0
+        self.hidden = False
+        self.shape = "block"
+
+
+class Moves:
+    """A cursor on `lines` rows of `columns` columns."""
+
+    columns: int
+    lines: int
+
+    def reset_moves(self) -> None:
+        """Go home, with the usual tab stops and the whole screen as scroll region."""
+        self.cursor = Position()
+        self.margins: tuple[int, int] | None = None
+        """First and last row of the scroll region, when it is not the whole screen."""
+        self.origin = False
+        """Rows count from the top of the scroll region."""
+        self.tabstops = set(range(TAB_COLUMNS, self.columns, TAB_COLUMNS))
+
+    def shown_cursor(self) -> Cursor:
+        """Give the cursor as a snapshot has it."""
+        cursor = self.cursor
+        wraps = cursor.x >= self.columns
+        return Cursor(cursor.y, min(cursor.x, self.columns - 1), not cursor.hidden, wraps, cursor.shape)
+
+    def region(self) -> tuple[int, int]:
+        return self.margins or (0, self.lines - 1)
+
+    def to(self, col: int, row: int) -> None:
+        """Go there, or as near as the screen goes."""
+        self.cursor.x = min(max(col, 0), self.columns - 1)
+        self.cursor.y = min(max(row, 0), self.lines - 1)
+
+    def carriage_return(self) -> None:
+        self.cursor.x = 0
+
+    def cursor_forward(self, count: int | None = None) -> None:
+        self.cursor.x = min(self.cursor.x + (count or 1), self.columns - 1)
+
+    def cursor_back(self, count: int | None = None) -> None:
+        self.cursor.x = max(0, self.cursor.x - (count or 1))
+
+    def cursor_up(self, count: int | None = None) -> None:
+        top, _ = self.region()
+        limit = top if self.cursor.y >= top else 0
+        self.to(self.cursor.x, max(limit, self.cursor.y - (count or 1)))
+
+    def cursor_down(self, count: int | None = None) -> None:
+        _, bottom = self.region()
+        limit = bottom if self.cursor.y <= bottom else self.lines - 1
+        self.to(self.cursor.x, min(limit, self.cursor.y + (count or 1)))
+
+    def cursor_up1(self, count: int | None = None) -> None:
+        self.cursor.x = 0
+        self.cursor_up(count)
+
+    def cursor_down1(self, count: int | None = None) -> None:
+        self.cursor.x = 0
+        self.cursor_down(count)
+
+    def cursor_to_column(self, column: int | None = None) -> None:
+        self.to((column or 1) - 1, self.cursor.y)
+
+    def cursor_to_line(self, line: int | None = None) -> None:
+        self.cursor.y = min(self._origin_row(line or 1), self.lines - 1)  # and still wraps at the next character
+
+    def cursor_position(self, line: int | None = None, column: int | None = None) -> None:
+        self.to((column or 1) - 1, self._origin_row(line or 1))
+
+    def _origin_row(self, line: int) -> int:
+        if self.origin and self.margins:
+            top, bottom = self.margins
+            return min(line - 1 + top, bottom)
+        return line - 1
+
+    def set_margins(self, top: int | None = None, bottom: int | None = None) -> bool:
+        """Set the scroll region, rows from 1; an impossible one changes nothing, and the answer is False."""
+        first = max(top or 1, 1) - 1
+        last = min(self.lines if bottom is None else bottom, self.lines) - 1
+        if first >= last:
+            return False
+        whole = (first, last) == (0, self.lines - 1)
+        self.margins = None if whole else (first, last)
+        self.cursor.x = self.cursor.y = 0
+        return True
+
+    def tab(self) -> None:
+        stops = [col for col in self.tabstops if self.cursor.x < col < self.columns]
+        self.cursor.x = max(self.cursor.x, min(stops, default=self.columns - 1))
+
+    def tab_back(self, count: int | None = None) -> None:
+        self.cursor.x = min(self.cursor.x, self.columns - 1)
+        for _ in range(min(count or 1, self.columns)):
+            self.cursor.x = max((col for col in self.tabstops if col < self.cursor.x), default=0)
+
+    def set_tab_stop(self) -> None:
+        if self.cursor.x < self.columns:
+            self.tabstops.add(self.cursor.x)
+
+    def clear_tab_stop(self, how: int = 0) -> None:
+        if how == 0:
+            self.tabstops.discard(self.cursor.x)
+        elif how == 3:
+            self.tabstops.clear()
+
+    def set_shape(self, shape: int = 0) -> None:
+        """Obey `CSI n SP q`."""
+        if shape < len(SHAPE_BY_NUMBER):
+            self.cursor.shape = SHAPE_BY_NUMBER[shape]
+
+
+# ---- The shape of the cursor, as programs ask for it with `CSI n SP q` (DECSCUSR). Pure ------------------------------
+
+SHAPE_BY_NUMBER = ("block", "block", "block", "underline", "underline", "bar", "bar")
+"""By the number in the sequence; it does not matter here whether the cursor blinks."""
+
+LONGEST_SEQUENCE = len(b"\x1b[0 q")
+
+_SETS_SHAPE = re.compile(rb"\x1b(?:\[([0-6]?) q|c)")
+
+
+def last_shape(printed: bytes) -> str | None:
+    """The shape that was asked for last, also by a full reset; None: none was."""
+    found = _SETS_SHAPE.findall(printed)
+    return SHAPE_BY_NUMBER[int(found[-1] or 0)] if found else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·→←↑↓█")
 
@@ -348,3 +491,148 @@ class Sheet(Moves):
         self.grid.rows[:] = [self.grid.row_of(letter) for _ in range(self.lines)]
         self.cursor.x = self.cursor.y = 0
         self.margins = None
+
+
+# ---- The two pages of a terminal -------------------------------------------------------------------------------------
+#
+# Main and alternate, with its modes and saved cursors. Keeps no bytes, draws no cells.
+
+IRM, DECOM, DECAWM, DECTCEM = 4, 6 << 5, 7 << 5, 25 << 5
+"""Modes; private ones are shifted left by 5, as in pyte."""
+
+_MOUSE_MODES = frozenset(mode << 5 for mode in (1000, 1002, 1003))
+"""Ways to report the mouse: one of them at most is on."""
+
+_KEPT_MODES = frozenset({IRM, 34, *(mode << 5 for mode in (1, 6, 7, 12, 25, 1004, 1005, 1006, 2004)), *_MOUSE_MODES})
+"""Modes that are remembered: the others mean nothing to tmux."""
+
+
+class Pages(Sheet):
+    """A sheet that can be laid aside for another one."""
+
+    mode: set[int]
+    title: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bell_count = 0
+
+    def reset(self) -> None:
+        """Forget everything; pyte calls this before anything else."""
+        self.reset_page()
+        self.mode = {DECAWM, DECTCEM}
+        self.title = self.icon_name = ""
+        self.under: Grid | None = None
+        """The main screen, while the alternate one is shown."""
+        self._saved: SavedCursor | None = None
+        self._saved_by_alternate: SavedCursor | None = None
+
+    def hard_reset(self) -> None:
+        """Do what `ESC c` says: tmux scrolls up what was shown, stays in the alternate screen and keeps the title."""
+        self._keep_cleared()
+        under, saved, title, shape = self.under, self._saved_by_alternate, self.title, self.cursor.shape
+        self.reset()
+        self.under, self._saved_by_alternate, self.title, self.cursor.shape = under, saved, title, shape
+
+    @property
+    def alternate(self) -> bool:
+        return self.under is not None
+
+    @property
+    def main_rows(self) -> list[Row]:
+        """The rows of the main screen, also while the alternate one is shown."""
+        return (self.under or self.grid).rows
+
+    # Erasing what was shown, which a scrollback keeps
+
+    def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
+        y = self.cursor.y
+        if how == 2 or (how == 0 and y == self.cursor.x == 0):
+            if not self._keep_cleared():
+                self.erase_rows(0, self.lines)
+        elif how == 0:
+            self.grid.erase(y, self.cursor.x, self.columns, self.pen.blank)
+            self.erase_rows(y + 1, self.lines)
+        elif how == 1:
+            self.grid.erase(y, 0, self.cursor.x + 1, self.pen.blank)
+            self.erase_rows(0, y)
+
+    def _keep_cleared(self) -> bool:
+        """Scroll all that is shown into the scrollback, as tmux does on `clear`; False: nobody wants a scrollback."""
+        return False
+
+    # Saved cursors
+
+    def _snap(self) -> SavedCursor:
+        cursor = self.cursor
+        return SavedCursor(cursor.y, cursor.x, self.pen.style, self.origin, self.drawing, self.shifted)
+
+    def _unsnap(self, saved: SavedCursor) -> None:
+        self.to(saved.col, saved.row)
+        self.pen = self.pens.get(saved.pen)
+        self.drawing, self.shifted = saved.drawing, saved.shifted
+        self._set_modes(self.mode | {DECOM} if saved.origin else self.mode - {DECOM})
+
+    def save_cursor(self) -> None:
+        self._saved = self._snap()  # one slot, not pyte's unbounded stack
+
+    def restore_cursor(self) -> None:
+        self._unsnap(self._saved or SavedCursor(0, 0))
+
+    def end_links(self) -> None:
+        """Have no address behind what is printed from now on, also after a saved cursor is restored."""
+        self.set_link("")
+        self._saved, self._saved_by_alternate = (
+            saved and replace(saved, pen=saved.pen._replace(link=""))
+            for saved in (self._saved, self._saved_by_alternate)
+        )
+
+    # Modes
+
+    def _set_modes(self, modes: set[int]) -> None:
+        self.mode = modes
+        self.inserts, self.wraps, self.origin = IRM in modes, DECAWM in modes, DECOM in modes
+        self.cursor.hidden = DECTCEM not in modes
+
+    def set_mode(self, *modes: int, private: bool = False, **kwargs: Any) -> None:
+        for mode in modes:
+            self._switch(mode, private, on=True)
+
+    def reset_mode(self, *modes: int, private: bool = False, **kwargs: Any) -> None:
+        for mode in modes:
+            self._switch(mode, private, on=False)
+
+    def _switch(self, mode: int, private: bool, on: bool) -> None:
+        if private and mode in (47, 1047, 1049):
+            (self._enter_alternate if on else self._leave_alternate)(mode == 1049)
+        elif private and mode == 3:  # a width of 132 columns is refused, but clears
+            self.erase_in_display(2)
+            self.to(0, 0)
+        else:
+            changed = {mode << 5 if private else mode} & _KEPT_MODES
+            others = _MOUSE_MODES if private and (changed & _MOUSE_MODES or (mode == 1001 and not on)) else frozenset()
+            self._set_modes((self.mode - changed - others) | (changed if on else set()))
+            if private and mode == 6:
+                self.cursor_position()
+
+    def _enter_alternate(self, save_cursor: bool) -> None:
+        if self.alternate:
+            return
+        if save_cursor:
+            self._saved_by_alternate = SavedCursor(self.cursor.y, self.cursor.x, self.pen.style)
+        elif self._saved_by_alternate:  # tmux saves the pen each time, the cursor only when asked to
+            self._saved_by_alternate = replace(self._saved_by_alternate, pen=self.pen.style)
+        self.under, self.grid = self.grid, self.new_grid()
+
+    def _leave_alternate(self, restore_cursor: bool) -> None:
+        if self.under:
+            self.grid, self.under = self.under, None
+            saved = self._saved_by_alternate
+            self.grid.fit(self.columns, self.lines, min(saved.row, len(self.grid.rows) - 1) if saved else 0)
+        self.to(self.cursor.x, self.cursor.y)  # no longer about to wrap
+        if restore_cursor and self._saved_by_alternate:  # tmux does so on the main screen too
+            self.to(self._saved_by_alternate.col, self._saved_by_alternate.row)
+            self.pen = self.pens.get(self._saved_by_alternate.pen)
+
+    def bell(self, *args: Any) -> None:
+        self.bell_count += 1

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tmuxmcp.terminal.emulator.links import address_of_command
-from tmuxmcp.terminal.emulator.sgr import number, obeyed
+from tmuxmcp.terminal.emulator.capture import address_of_command
+from tmuxmcp.terminal.emulator.grid import number, obeyed
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.widths import JOINS_CELLS, ZERO_WIDTH_JOINER
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from tmuxmcp.terminal.film.film import Film, FilmOutput, FilmResize
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Snapshot
-from tmuxmcp.terminal.text.ansi import ansi, style_behind
 from tmuxmcp.terminal.text.plain import (
     MAX_HELD_BYTES,
+    ansi,
     begun_full_screen,
     ends_full_screen,
     out_of_reach,
     plain,
+    style_behind,
     unfinished,
 )
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion

@@ -1,6 +1,6 @@
 """Raw bytes of a pane in, clean logical lines out: what a command printed, as a person would copy it.
 
-Most output only ever moves forward (`forward.py`), and needs no terminal; what moves up and down is drawn on one
+Most output only ever moves forward (`plain.py`), and needs no terminal; what moves up and down is drawn on one
 (`textscreen.py`). Raw bytes hold no wrapping newlines, so lines come out whole at any width. Control and invisible
 characters never leave here. Pure: bytes in, text out.
 """
@@ -8,22 +8,17 @@ characters never leave here. Pure: bytes in, text out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.terminal.sanitize import sanitize as sanitize
-from tmuxmcp.terminal.text.forward import (
-    CUT_CHARACTER,
-    DROPPED_BYTES,
-    IGNORED_SEQUENCE,
-    OTHER_THAN_STYLES,
-    decode,
-    forward,
-    without_styles,
-)
+from tmuxmcp.terminal.emulator.grid import SGR, restyled
+from tmuxmcp.terminal.emulator.redraw import sgr
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
+from tmuxmcp.terminal.text.styledtext import UNSTYLED, StyledText, StyleLetters, joined, sanitized
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
+from tmuxmcp.terminal.widths import sanitize as sanitize
 
 if TYPE_CHECKING:
     from tmuxmcp.terminal.snapshot import SavedCursor
@@ -418,3 +413,247 @@ def row_behind(data: bytes, cols: int, rows: int, row: int, inside: bool, versio
     screen = TextScreen(cols, rows, row, version=version)
     screen.feed(b"\x1b[?1049h" * inside + data)
     return screen.cursor.y
+
+
+# ---- Text that only moves forward, or back within its line: one expression takes the escape sequences out ------------
+#
+# Most output is of this kind, and needs no terminal: on any screen it stands as it was printed. Only the lines that go
+# back over themselves (progress bars, typed lines) have to be drawn, each by itself. A line feed begins a line, also
+# where a program left the terminal without returns before them. Pure.
+
+# Where tmux lets a sequence end; an unfinished one at the end of the piece goes too. What moves or erases within
+# its line is kept.
+IGNORED_SEQUENCE = re.compile(
+    rb"""\x1b(?:
+        \[[0-9;:]*m
+      | \[(?!0*J|[0-9;:]*[@CDGKPXZ`])[0-?]*[ -/]*[@-~]?
+      | \][^\x07\x1b\x18\x1a]*(?:\x07|\x1b\\|[\x18\x1a])?                 # OSC
+      | P[^\x1b]*+(?:\x1b[^\\][^\x1b]*+)*+(?:\x1b\\|\x1b\Z)?              # DCS: only ESC \ ends it
+      | [X^_k][^\x1b\x18\x1a]*(?:\x1b\\|[\x18\x1a])?                      # SOS, PM, APC, title
+      | (?!\[)[ -/]*[0-~]?
+    )""",
+    re.VERBOSE,
+)
+OTHER_THAN_STYLES = re.compile(rb"\x1b(?!\[[0-9;:]*m)" + IGNORED_SEQUENCE.pattern.removeprefix(rb"\x1b"), re.VERBOSE)
+CUT_CHARACTER = re.compile(
+    rb"\x1b\[[0-9;:]*m[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]*[\x80-\xbf]|\xe2\x80\x8d[\x00-\x1a\x1c-\x1f\x7f]*\x1b"
+)
+"""A style within a character, or behind a zero width joiner."""
+DROPPED_BYTES = bytes(code for code in range(0x20) if code not in b"\b\t\n\r\x1b") + b"\x7f"
+EDITING = re.compile(rb"[\r\x08]|\x1b\[(?:0*J|[0-9;:]*(?:[@CDGKPXZ`]|m[\x80-\xbf]))")
+"""What goes back within its line, or may; and a style that cuts a character in two."""
+
+_EDITING_SEQUENCE = re.compile(EDITING.pattern.partition(b"|")[2])
+_ERASE_RIGHT = re.compile(rb"\x1b\[0*[JK]")
+_MOVE_BACK = re.compile(rb"\x1b\[[0-9;:]*[DGZ`]")
+_STYLE = re.compile(rb"\x1b\[[0-9;:]*m")
+_STYLES_AND_RETURNS = re.compile(rb"(?:\x1b\[[0-9;:]*m|\r)*")
+
+
+def forward(data: bytes, cols: int, level: Callable[[bytes], str], drawn: Callable[[bytes], str]) -> list[str]:
+    """Give the text of bytes without vertical moves and ignored sequences, in parts.
+
+    Args:
+        cols: the pane's width.
+        level: the text of bytes that never go back.
+        drawn: the text of a line that a terminal has to draw.
+    """
+    if data.count(b"\r") == data.count(b"\r\n"):
+        data = data.translate(None, DROPPED_BYTES + b"\r")  # four times as fast as replacing each line end
+    else:
+        data = data.translate(None, DROPPED_BYTES).replace(b"\r\n", b"\n")
+    data = _without_idle_erasing(data)
+    pieces: list[str] = []
+    pos = 0
+    for start, end in _edited_lines(data) if _goes_back(data) else ():
+        pieces += level(data[pos:start]), _edited_line(data[start:end], cols, level, drawn)
+        pos = end
+    pieces.append(level(data[pos:]))
+    return pieces
+
+
+def _goes_back(data: bytes) -> bool:
+    return b"\r" in data or b"\b" in data or (b"\x1b" in data and _EDITING_SEQUENCE.search(data) is not None)
+
+
+def _edited_lines(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where the lines begin and end that may go back over themselves."""
+    pos = 0
+    while hit := EDITING.search(data, pos):
+        start = data.rfind(b"\n", pos, hit.start()) + 1 or pos
+        pos = data.find(b"\n", hit.end())
+        pos = len(data) if pos < 0 else pos
+        yield start, pos
+
+
+def _without_idle_erasing(data: bytes) -> bytes:
+    """Drop "erase to the right" where nothing moved back: grep and gcc print it at every coloured word."""
+    if b"\x1b" in data and not (b"\r" in data or b"\b" in data or _MOVE_BACK.search(data)):
+        return _ERASE_RIGHT.sub(b"", data)
+    return data
+
+
+def _edited_line(line: bytes, cols: int, level: Callable[[bytes], str], drawn: Callable[[bytes], str]) -> str:
+    line = _without_idle_erasing(_without_outer_returns(line))
+    if not _goes_back(line):
+        return level(line)
+    text = _overlaid(line, cols)
+    return drawn(line) if text is None else text.rstrip(" ")
+
+
+def _without_outer_returns(line: bytes) -> bytes:
+    """The line without the returns at its beginning and end, between styles, too."""
+    line, ending = line.strip(b"\r"), b""
+    if b"\x1b" not in line:
+        return line
+    begun = _STYLES_AND_RETURNS.match(line)
+    if begun and begun.end():
+        line = begun[0].replace(b"\r", b"") + line[begun.end() :]
+    while (style := line.rfind(b"\x1b[")) >= 0 and _STYLE.fullmatch(line, style):
+        ending = line[style:] + ending
+        line = line[:style].rstrip(b"\r")
+    return line + ending
+
+
+def without_styles(data: bytes) -> bytes:
+    return _STYLE.sub(b"", data) if b"\x1b" in data else data
+
+
+def _overlaid(line: bytes, cols: int) -> str | None:
+    """Lay the states of a simple progress bar over each other; None where that would not do."""
+    if not line.isascii() or b"\x1b" in line or b"\b" in line or b"\t" in line:
+        return None
+    states = line.split(b"\r")
+    if max(map(len, states)) > cols:
+        return None
+    shown = b""
+    for state in reversed(states):  # a longer, older one sticks out to the right
+        shown += state[len(shown) :]
+    return shown.decode()
+
+
+def decode(data: bytes) -> str:
+    """Bytes as text; what is not UTF-8 becomes U+FFFD."""
+    return data.decode("utf-8", "replace")
+
+
+# ---- Raw bytes of a pane in ------------------------------------------------------------------------------------------
+#
+# Clean text with its colours out: the text of `plain`, with `CSI m` where the style changes.
+#
+# No other sequence ever leaves here, and each line begins and ends in the terminal's own style: a text can be cut at
+# any line's end, and colours nothing behind it. Pure: bytes in, text out.
+
+_STYLED_LINE_END = re.compile(rb"\r(?=(?:\r|\x1b\[[0-9;:]*m)*\x1b\[[0-9;:]*m\r*\n)")
+"""A return before a line's end, with styles in between."""
+
+
+def ansi(
+    data: bytes,
+    cols: int,
+    rows: int = 24,
+    *,
+    col: int = 0,
+    row: int = 0,
+    inside: bool | None = None,
+    style: Style = PLAIN_STYLE,
+    version: TmuxVersion = OLDEST_VERSION,
+) -> PlainText:
+    """Give the text that `plain` gives, with its colours.
+
+    Args:
+        style: the style before it, as `style_behind` gives it; the rest is as in `plain`.
+    """
+    cleaner = StyledCleaner(cols, rows, row, style, version)
+    found = parts(data, cols, rows, col=col, inside=inside, cleaner=cleaner)
+    text, shown = sanitized(joined([part.text for part in found]))
+    return PlainText(cleaner.palette.drawn(text), shown, cleaner.drew_above)
+
+
+class StyledCleaner(Cleaner):
+    """Makes styled text of each stretch."""
+
+    palette: StyleLetters
+
+    def __init__(
+        self,
+        cols: int,
+        rows: int,
+        row: int = 0,
+        style: Style = PLAIN_STYLE,
+        version: TmuxVersion = OLDEST_VERSION,
+    ) -> None:
+        super().__init__(cols, rows, row, version)
+        self.palette = StyleLetters()
+        self._style = sgr(PLAIN_STYLE, style).encode()
+        self._letter = self.palette.letter(style)
+        """The style of what is printed next."""
+
+    def skip(self, data: bytes, start: int, end: int, inside: bool) -> None:
+        before = self.palette.style(self._letter)
+        self._letter = self.palette.letter(style_behind(data[start:end], before, inside=inside))
+
+    def _without_sequences(self, data: bytes) -> bytes:
+        if b"\x1b" not in data:
+            return data
+        data = OTHER_THAN_STYLES.sub(b"", data)
+        return _STYLED_LINE_END.sub(b"", data) if b"\r\x1b" in data else data
+
+    def _level(self, data: bytes) -> str:
+        text = decode(data)
+        if self._letter == UNSTYLED and b"\x1b" not in data:
+            return text
+        first, *parts = SGR.split(text)
+        letters = [self._letter, *self.palette.after(self._letter, parts[::2])]
+        self._letter = letters[-1]
+        return StyledText.of_runs(letters, [first, *parts[1::2]])
+
+    def _screen(self, rows: int, row: int) -> TextScreen:
+        screen = super()._screen(rows, row)
+        screen.pen = screen.pens.get(self.palette.style(self._letter))
+        return screen
+
+    def _text_of(self, screen: TextScreen) -> str:
+        self._letter = self.palette.letter(screen.pen.style)
+        return super()._text_of(screen)
+
+    def _joined(self, pieces: list[str]) -> str:
+        return joined(pieces)
+
+
+_RESTYLING_SEQUENCE = re.compile(
+    rb"""\x1b(?:
+        \[(?P<params>[0-9;:]*)m
+      | (?P<string>P[^\x1b]*+(?:\x1b[^\\][^\x1b]*+)*+(?:\x1b\\|\x1b?\Z))   # within it, nothing counts
+      | \[\?(?P<modes>(?:[0-9]+;)*(?:47|1047|1049)(?:;[0-9]+)*)(?P<switch>[hl])
+      | (?P<save>7|\[0*s) | (?P<restore>8|\[0*u) | (?P<reset>c)
+    )""",
+    re.VERBOSE,
+)
+
+
+def style_behind(data: bytes, style: Style = PLAIN_STYLE, *, inside: bool = False) -> Style:
+    """Give the style of the main screen behind some bytes.
+
+    Args:
+        style: the one before them.
+        inside: a full-screen program was drawing before them; what it draws changes no style of the main screen.
+    """
+    saved, under = PLAIN_STYLE, style
+    for found in _RESTYLING_SEQUENCE.finditer(data):
+        kind = found.lastgroup
+        if kind == "params":
+            style = restyled(style, found["params"].decode())
+        elif kind == "save":
+            saved = style
+        elif kind == "restore":
+            style = saved
+        elif kind == "reset":
+            style, inside = PLAIN_STYLE, False
+        elif kind == "switch" and (found["switch"] == b"h") != inside:
+            inside = not inside
+            if inside:
+                under = style
+            elif b"1049" in found["modes"]:
+                style = under
+    return under if inside else style

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import mul
 from typing import SupportsIndex
 
-from tmuxmcp.terminal.emulator.render import RESET_STYLE, sgr
-from tmuxmcp.terminal.emulator.sgr import restyled
-from tmuxmcp.terminal.sanitize import hidden, is_control, sanitize
+from tmuxmcp.terminal.emulator.grid import restyled
+from tmuxmcp.terminal.emulator.redraw import RESET_STYLE, sgr
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
+from tmuxmcp.terminal.widths import hidden, is_control, sanitize
 
 UNSTYLED = "\0"
 """The letter of the terminal's own style."""

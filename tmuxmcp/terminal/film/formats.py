@@ -10,13 +10,17 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import Any, Literal
 
+from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.terminal.emulator.redraw import redraw
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
+from tmuxmcp.terminal.film.frames import Projector
+from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.widths import TmuxVersion, version_of
 
 Version = Literal[2, 3]
@@ -236,3 +240,188 @@ def _string(value: object) -> str:
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) and isfinite(value) else 0.0
+
+
+# ---- A film as one JSON object a line --------------------------------------------------------------------------------
+#
+# What was printed and typed, what happened, and the screen as it changed. Pure.
+#
+# `timestamp` is in seconds since 1970, or since the film's beginning where it is not known when that was. A line has
+# either a `direction`, `output` or `input`, with its `data`, or an `event`: `start`, `resize`, `command`, `exit`,
+# `screen`, `end`. What begins a character at the film's end, and does not end it, is left out.
+
+SCREEN_MS = 1000
+"""Screens are at least so far apart."""
+
+
+def as_jsonl(film: Film) -> Iterator[bytes]:
+    """Give the lines."""
+    size = {"cols": film.start.cols, "rows": film.start.rows}
+    facts = {"title": film.title, "term": film.term, "times_known": film.times_known}
+    yield _json_line(film, film.begin_ms, {"event": "start", **size, **facts})
+    printed, typed, shown = Utf8(), Utf8(), _FilmScreen(film.start)
+    yield _json_line(film, film.begin_ms, shown.screen(film.begin_ms))
+    for each in film.moments:
+        if shown.is_due(each.ms):
+            yield _json_line(film, shown.changed_ms, shown.screen(each.ms))
+        if told := _event_data(each, printed, typed):
+            yield _json_line(film, each.ms, told)
+        shown.take(each)
+    if shown.changed:
+        yield _json_line(film, shown.changed_ms, shown.screen(film.end_ms))
+    yield _json_line(film, film.end_ms, {"event": "end"})
+
+
+def _event_data(moment: FilmEvent, printed: Utf8, typed: Utf8) -> dict[str, Any] | None:
+    match moment:
+        case FilmOutput(_, data):
+            text = printed.text(data)
+            return {"direction": "output", "data": text} if text else None
+        case FilmInput(_, data):
+            text = typed.text(data)
+            return {"direction": "input", "data": text} if text else None
+        case FilmResize(_, cols, rows):
+            return {"event": "resize", "cols": cols, "rows": rows}
+        case FilmMarker(_, label, exit_code):
+            return {"event": "command", "data": label, "exit_code": exit_code}
+        case FilmExit(_, exit_code):
+            return {"event": "exit", "exit_code": exit_code}
+
+
+class _FilmScreen:
+    """The screen of a film as it goes on."""
+
+    def __init__(self, start: Snapshot) -> None:
+        self._projector = Projector(start)
+        self._told_ms: int | None = None
+        self.changed, self.changed_ms = False, 0
+
+    def take(self, moment: FilmEvent) -> None:
+        """Go on by a moment."""
+        if isinstance(moment, FilmOutput | FilmResize):
+            self._projector.show(moment)
+            self.changed, self.changed_ms = True, moment.ms
+
+    def is_due(self, ms: int) -> bool:
+        """Whether the screen is to be told before what comes at this time."""
+        return self.changed and self._told_ms is not None and ms - self._told_ms >= SCREEN_MS
+
+    def screen(self, ms: int) -> dict[str, Any]:
+        """The screen; not again for some time."""
+        self.changed, self._told_ms = False, ms
+        snapshot = self._projector.snapshot()
+        cursor = {"row": snapshot.cursor.row, "col": snapshot.cursor.col, "visible": snapshot.cursor.visible}
+        return {"event": "screen", "screen": snapshot.text_rows(), "cursor": cursor}
+
+
+def _json_line(film: Film, ms: int, values: dict[str, Any]) -> bytes:
+    at = film.created_at + ms / 1000 if film.created_at else (ms - film.begin_ms) / 1000
+    return json.dumps({"timestamp": round(at, 3), **values}, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+# ---- What a shell ran as a script for it -----------------------------------------------------------------------------
+#
+# What succeeded as it is, all else as comments that nothing can end. Pure.
+
+SCRIPT_SHELLS = frozenset({"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "ksh93", "mksh"})
+"""Whose scripts begin a comment with `#` and an interpreter's line with `#!/usr/bin/env NAME`."""
+
+ELLIPSIS = "…"
+"""Behind a text of which only the beginning is kept."""
+
+SHOWN_OTHERWISE = re.compile(r"<U\+[0-9A-F]{4,6}>")
+"""How an invisible character is shown: what it was cannot be run."""
+
+
+@dataclass(frozen=True)
+class RanCommand:
+    """A command, as far as it is known."""
+
+    number: int
+    text: str | None
+    exit_code: int | None
+    over: bool
+    """It has ended."""
+    level: int
+    """Of the shell that ran it; 0: the session's own."""
+    cwd: str | None
+    """Where its shell was at its end."""
+    stdin: bool = False
+    """It read something that was given to it."""
+
+
+def script(shell: str, head: Iterable[str], start: str, commands: Iterable[RanCommand]) -> str:
+    """The script.
+
+    Args:
+        shell: its name.
+        head: what stands above it, as comments.
+        start: where the shell began; empty: that is not known.
+    """
+    first = [f"#!/usr/bin/env {shell}"] if shell in SCRIPT_SHELLS else []
+    return (
+        "\n".join([*first, *(line for each in head for line in _comment(each)), *_lines(shell, start, commands)]) + "\n"
+    )
+
+
+def _lines(shell: str, start: str, commands: Iterable[RanCommand]) -> Iterator[str]:
+    here = start
+    if start:
+        yield _cd(shell, start)
+    for command in commands:
+        why = _why_not(command)
+        if why:
+            yield from _comment(f"{command.number}, {why}" + (f": {command.text}" if command.text else ""))
+        else:
+            yield command.text or ""
+        if command.level or command.cwd is None:
+            continue
+        if why and command.cwd != here:
+            yield _cd(shell, command.cwd)
+        here = command.cwd
+
+
+def _why_not(command: RanCommand) -> str:
+    """Why a command stands in a comment; empty: it does not."""
+    text = command.text
+    if text is None:
+        return "its text is not known"
+    if command.level:
+        return f"in a shell inside (level {command.level}), exit code {_code(command)}"
+    if not command.over:
+        return "still running"
+    if command.exit_code != 0:
+        return f"exit code {_code(command)}"
+    if command.stdin:
+        return "it read what it was given as stdin"
+    if text.endswith(ELLIPSIS):
+        return "only its beginning is known"
+    if SHOWN_OTHERWISE.search(text) or any(not _is_plain(char) for char in text):
+        return "it holds characters that cannot be shown"
+    if text.endswith("\\"):
+        return "its end is not known"
+    return ""
+
+
+def _code(command: RanCommand) -> str:
+    return "not known" if command.exit_code is None else str(command.exit_code)
+
+
+def _is_plain(char: str) -> bool:
+    return char.isprintable() or char in "\n\t"
+
+
+def _comment(text: str) -> Iterator[str]:
+    """A text as comments: what ends a line anywhere, or changes how one looks, is spelled out."""
+    for at, line in enumerate(text.split("\n")):
+        shown = "".join(char if char.isprintable() or char == "\t" else ascii(char)[1:-1] for char in line)
+        yield f"# {'    ' if at else ''}{shown}".rstrip()
+
+
+def _cd(shell: str, path: str) -> str:
+    """The command that goes to a directory."""
+    if not all(map(_is_plain, path)):
+        return "\n".join(_comment(f"cd to a directory whose name cannot be shown: {path}"))
+    if shell == "fish":
+        return "cd '" + path.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"cd {shlex.quote(path)}"
