@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.machine.terminfo import home_and_end
+from tmuxmcp.machine.environment import home_and_end
 
 pytestmark = pytest.mark.anyio
 

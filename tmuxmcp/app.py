@@ -27,9 +27,8 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.gate.redact import Redactor
 from tmuxmcp.machine import ourselves
-from tmuxmcp.machine.atomically import write_once
 from tmuxmcp.machine.environment import leave_removed_directory
-from tmuxmcp.machine.ownfiles import make_directory
+from tmuxmcp.machine.ownfiles import make_directory, write_once
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker

@@ -30,8 +30,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.contract.settings import TOOL_SETS, Limits, Secret, check_names
-from tmuxmcp.machine.ownfiles import read_toml
-from tmuxmcp.machine.stateid import own_directory
+from tmuxmcp.machine.ownfiles import own_directory, read_toml
 
 VARIABLE_PREFIX = "TMUXMCP_"
 Words = Annotated[list[str], NoDecode]

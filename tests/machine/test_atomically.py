@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.faces.page import codes, servers
-from tmuxmcp.machine.atomically import write_atomically, write_once
-from tmuxmcp.machine.ownfiles import make_directory
+from tmuxmcp.faces.page import codes
+from tmuxmcp.machine.ownfiles import make_directory, write_atomically, write_once
 from tmuxmcp.record.notedcalls import CallFile
 
 
@@ -100,7 +99,7 @@ def test_of_several_who_write_at_once_all_find_the_same(tmp_path: Path):
     "first",
     [
         make_directory,
-        servers.running,
+        codes.running,
         lambda state: codes.make_code(state, 1),
         lambda state: codes.AccessSecrets(state, 1),
         lambda state: CallFile(state / "request_ids" / "person", "request-1").take(),

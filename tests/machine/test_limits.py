@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tmuxmcp.contract.settings import Limits
-from tmuxmcp.machine.limits import rlimits
+from tmuxmcp.machine.cgroup import rlimits
 
 NAMES = tuple(Limits.model_fields)
 LIMITS = st.fixed_dictionaries({}, optional={name: st.integers(3, 10_000) for name in NAMES}).map(

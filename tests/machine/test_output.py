@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.machine.output import HeadAndTail, carry
+from tmuxmcp.machine.process import HeadAndTail, carry
 
 
 def fed(most: int, *pieces: bytes) -> HeadAndTail:

@@ -19,8 +19,8 @@ from tmuxmcp.contract.call import no_progress
 from tmuxmcp.contract.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, TmuxMcpError
 from tmuxmcp.contract.settings import Limits
 from tmuxmcp.machine import process
-from tmuxmcp.machine.limits import rlimits
-from tmuxmcp.machine.output import PIPE_BYTES, carry
+from tmuxmcp.machine.cgroup import rlimits
+from tmuxmcp.machine.process import PIPE_BYTES, carry
 
 pytestmark = pytest.mark.anyio
 

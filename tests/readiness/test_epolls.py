@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from tmuxmcp.machine.witness.epolls import NESTED_EPOLLS, watched_descriptors
+from tmuxmcp.machine.witness.tty import NESTED_EPOLLS, watched_descriptors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="epoll is of Linux")
 

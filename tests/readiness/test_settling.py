@@ -9,7 +9,7 @@ import pytest
 
 from tests.cases import for_each
 from tests.readiness.moments import SIZE, Moment, judged, known, looked_at_often, stands, waits
-from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict
+from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.facts import KNOWN_PLAIN_S, KNOWN_S, Conclusion, Facts, LastLine, Logged, Marks
 from tmuxmcp.readiness.settling import (
     ANSWERS_OF_TMUX,
@@ -29,7 +29,7 @@ from tmuxmcp.readiness.settling import (
     Settling,
     Terms,
 )
-from tmuxmcp.readiness.weak import NEW_LINE_S, QUESTION_S, EnteredLine
+from tmuxmcp.readiness.weak import NEW_LINE_S, QUESTION_S
 
 CAT = Process(7, "cat", "S", "wait_woken", True, wakes=3)
 LOOP = Process(7, "node", "S", "do_epoll_wait", True, wakes=3)

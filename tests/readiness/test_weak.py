@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.cases import for_each
-from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict
-from tmuxmcp.readiness.weak import QUESTION_S, EnteredLine, doubt, entered_at, may_ask, stands_s, works_beside
+from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict, entered_at
+from tmuxmcp.readiness.weak import QUESTION_S, doubt, may_ask, stands_s, works_beside
 
 LOOP = Process(7, "node", "S", "do_epoll_wait", True)
 READER = Process(7, "cat", "S", "wait_woken", True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tmuxmcp.contract.errors import TmuxMcpError
-from tmuxmcp.machine.ssh.destination import Destination, matches_any, parse
+from tmuxmcp.machine.ssh.client import Destination, matches_any, parse
 
 GOOD = [
     ("box", Destination("box"), ["--", "box"]),

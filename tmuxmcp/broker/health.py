@@ -13,8 +13,8 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import TmuxMcpError, Unsupported
 from tmuxmcp.contract.settings import BrokerSettings, SandboxWish
 from tmuxmcp.machine import cgroup
+from tmuxmcp.machine.ownfiles import state_id
 from tmuxmcp.machine.sandbox import sandbox
-from tmuxmcp.machine.stateid import state_id
 from tmuxmcp.sessions.registry import Registry
 
 LIMIT_SETTINGS = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")

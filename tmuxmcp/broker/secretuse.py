@@ -17,10 +17,10 @@ from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, Permi
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings, Secret
 from tmuxmcp.machine.secretvalue import value_of
+from tmuxmcp.machine.witness.kernel import entered_at
 from tmuxmcp.readiness import nextprompt
 from tmuxmcp.readiness.matching import line_of_cursor
 from tmuxmcp.readiness.wait import WaitCondition
-from tmuxmcp.readiness.weak import entered_at
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look

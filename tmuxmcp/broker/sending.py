@@ -18,15 +18,14 @@ from tmuxmcp.contract.errors import InvalidArgument, NoInput, ResourceLimit, Tmu
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.terminfo import TMUX_SENDS, home_and_end, type_of
-from tmuxmcp.machine.witness.kernel import InputWait
+from tmuxmcp.machine.environment import TMUX_SENDS, home_and_end, type_of
+from tmuxmcp.machine.witness.kernel import InputWait, entered_at
 from tmuxmcp.readiness import nextprompt
 from tmuxmcp.readiness.adoptable import learn_prompt
 from tmuxmcp.readiness.awaited import TypedNow
 from tmuxmcp.readiness.matching import line_of_cursor, takes_pastes
 from tmuxmcp.readiness.settling import ESCAPE_S
 from tmuxmcp.readiness.wait import WaitCondition
-from tmuxmcp.readiness.weak import entered_at
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.logged import all_logged

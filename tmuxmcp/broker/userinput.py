@@ -22,7 +22,7 @@ from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError, WrongMode
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.gate import reaching
-from tmuxmcp.machine.notifying import notify
+from tmuxmcp.machine.secretvalue import notify
 from tmuxmcp.record.inputrequests import InputRequest, RequestAnswer
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.registry import Registry

@@ -20,8 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.atomically import write_atomically
-from tmuxmcp.machine.ownfiles import make_directory, read_text
+from tmuxmcp.machine.ownfiles import make_directory, read_text, write_atomically
 
 ANSWER_FORGOTTEN_S = 600
 OPEN_CONFIRMATIONS = 100

@@ -36,9 +36,9 @@ from tmuxmcp.gate.redact import Redactor
 from tmuxmcp.gate.target import Target
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import is_secret_name, user_shell
-from tmuxmcp.machine.notifying import notify
 from tmuxmcp.machine.sandbox.sandbox import meets
-from tmuxmcp.machine.ssh.destination import parse
+from tmuxmcp.machine.secretvalue import notify
+from tmuxmcp.machine.ssh.client import parse
 from tmuxmcp.record.log import wake
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.boundary import allows

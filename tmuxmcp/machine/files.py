@@ -26,7 +26,9 @@ from tmuxmcp.contract.errors import (
 )
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import FileKind
-from tmuxmcp.machine.beneath import MAX_LINKS, PATH_ONLY, link_target, open_beneath
+from tmuxmcp.machine.ownfiles import MAX_LINKS, PATH_ONLY, link_target, open_beneath
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 KERNEL_FILES = {
     *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore"),

@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.machine.output import PIPE_BYTES
+from tmuxmcp.machine.process import PIPE_BYTES
 
 HELPER_START_S = 20.0
 """For a start, which takes 0.1 s on a quiet machine."""

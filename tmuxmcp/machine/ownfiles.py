@@ -6,11 +6,15 @@ followed, no pipe is waited for, nothing but a regular file is opened, and no mo
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
+import secrets
 import stat
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +218,197 @@ def make_empty(path: Path) -> None:
         OSError
     """
     os.close(open_file(path, os.O_WRONLY | os.O_CREAT))
+
+
+# ---- Put a small file in its place: a reader sees the old text or the new, never a part ------------------------------
+#
+# `files.py` has a way of its own: it writes beneath an open directory, whose path may lead elsewhere by now.
+
+
+def write_atomically(path: Path, text: str, *, mode: int | None = None, to_disk: bool = False) -> None:
+    """Replace a file, or make it.
+
+    Args:
+        mode: permissions; left out: 0600.
+        to_disk: the text is on the disk before it takes its place, so that a power cut leaves no empty file.
+
+    Raises:
+        OSError: it could not be written; the old file is as it was.
+    """
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    # In a directory that others may write to, whoever guesses the name gains nothing: the file must be new.
+    fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+            if mode is not None:
+                os.fchmod(fd, mode)
+            if to_disk:
+                file.flush()
+                os.fsync(fd)
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def write_once(path: Path, text: str) -> None:
+    """Put a file where there is none, for us alone: of several who do so at once, all find the first one's.
+
+    Raises:
+        OSError
+    """
+    if os.path.lexists(path):
+        return
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w") as made:
+            made.write(text)
+        with suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        os.unlink(beside)
+
+
+# ---- Which state directory is meant ----------------------------------------------------------------------------------
+#
+# And what names it: one that is made anew, or on another machine, has another name.
+
+NAME_BYTES = 16
+
+
+def own_directory(path: Path) -> Path:
+    """The directory itself, or one of the user's own beneath it where it is everybody's, as /tmp is.
+
+    So it is in a container that may run as any user.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return path
+    everybodys = stat.S_ISDIR(mode) and mode & stat.S_ISVTX and mode & stat.S_IWOTH
+    return path / str(os.geteuid()) if everybodys else path
+
+
+def state_id(state_dir: Path) -> str:
+    """The name of a state directory; made when it is first asked for, and the same for all who ask at once.
+
+    Raises:
+        OSError: it can be neither read nor made.
+    """
+    file = state_dir / "id"
+    with suppress(FileNotFoundError):
+        return read_text(file).strip()
+    write_once(file, secrets.token_hex(NAME_BYTES) + "\n")
+    return read_text(file).strip()
+
+
+# ---- Opening paths beneath a directory -------------------------------------------------------------------------------
+#
+# Whatever links lead elsewhere and whoever moves them meanwhile, nothing outside.
+#
+# The kernel does it where it can: openat2(2) with RESOLVE_BENEATH. Elsewhere each component is opened by itself, from
+# the descriptor of the one before, and links are read and walked here. Asking for the real path first and opening it
+# then is not safe: in between, somebody can put a link there.
+
+OPENAT2 = 437
+"""The number of the system call, the same on every architecture."""
+
+RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 0x02, 0x08
+
+MOST_EAGAIN = 1000
+"""How often the kernel is asked again when something on the way was moved meanwhile (EAGAIN)."""
+
+MAX_LINKS = 40
+"""Links followed on the way: as many as Linux follows (path_resolution(7))."""
+
+PATH_ONLY = getattr(os, "O_PATH", 0)
+
+
+class _How(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def open_beneath(directory: int, path: str, flags: int) -> int:
+    """Open an existing file that lies beneath a directory; links that stay there are followed.
+
+    Args:
+        directory: its descriptor.
+        path: relative to it.
+
+    Raises:
+        OSError: EXDEV when the path leads out of the directory.
+    """
+    if sys.platform == "linux":
+        try:
+            return _openat2(directory, path, flags)
+        except OSError as error:
+            # An old kernel; containers whose rules do not know the call say EPERM.
+            if error.errno not in (errno.ENOSYS, errno.EPERM):
+                raise
+    return walk(directory, path, flags)
+
+
+def _openat2(directory: int, path: str, flags: int) -> int:
+    how = _How(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+    libc = ctypes.CDLL(None, use_errno=True)
+    name = os.fsencode(path)
+    for _ in range(MOST_EAGAIN):
+        size = ctypes.c_size_t(ctypes.sizeof(how))
+        fd: int = libc.syscall(ctypes.c_long(OPENAT2), directory, name, ctypes.byref(how), size)
+        if fd >= 0:
+            return fd
+        number = ctypes.get_errno()
+        if number not in (errno.EAGAIN, errno.EINTR):
+            break
+    raise OSError(number, os.strerror(number), path)
+
+
+def walk(directory: int, path: str, flags: int) -> int:
+    """The same by small steps: no component is ever opened through a link."""
+    with ExitStack() as opened:
+        above = [directory]
+        todo, links = _parts(path), 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                if len(above) == 1:
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+                above.pop()
+                continue
+            target = link_target(above[-1], part)
+            if target is not None:
+                links += 1
+                if links > MAX_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                if target.startswith("/"):
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+                todo += _parts(target)
+            elif todo:
+                step = os.open(part, PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above[-1])
+                opened.callback(os.close, step)
+                above.append(step)
+            else:
+                return os.open(part, flags | os.O_NOFOLLOW, dir_fd=above[-1])
+        return os.open(".", flags, dir_fd=above[-1])
+
+
+def link_target(directory: int, name: str) -> str | None:
+    """Where a link leads; `None` if it is none.
+
+    Raises:
+        OSError: there is nothing of this name.
+    """
+    try:
+        return os.readlink(name, dir_fd=directory)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return None
+        raise
+
+
+def _parts(path: str) -> list[str]:
+    """The components, the last one first."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]

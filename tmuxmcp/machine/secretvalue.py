@@ -7,11 +7,13 @@ line without control characters: a terminal would act on them instead of handing
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import signal
 import stat
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 
@@ -19,9 +21,10 @@ import anyio
 
 from tmuxmcp.contract.errors import FileMissing, InvalidArgument, IoError, PermissionDenied, ProgramNotFound, TimedOut
 from tmuxmcp.contract.settings import Secret
-from tmuxmcp.machine.beneath import open_beneath
+from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import find_program
-from tmuxmcp.machine.lifeline import Lifeline
+from tmuxmcp.machine.ownfiles import open_beneath
+from tmuxmcp.machine.processes import Lifeline
 
 SECRET_BYTES = 1024
 """Longest value: twice what PAM takes (PAM_MAX_RESP_SIZE), a quarter of what a terminal keeps of one line."""
@@ -217,3 +220,47 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):  # in the kernel's hands
             process.wait(KILLED_S)
+
+
+# ---- Runs the person's own command when something waits for them. Nothing that an agent said goes along --------------
+
+log = logging.getLogger(__name__)
+
+NOTIFY_RUNS_S = 10.0
+"""So long the command may run; then it is ended with what it started."""
+
+MOST_AT_ONCE = 4
+"""So many of these commands run at once; what comes while they do starts none."""
+
+_running = threading.BoundedSemaphore(MOST_AT_ONCE)
+
+
+def notify(argv: Sequence[str], facts: Mapping[str, str]) -> None:
+    """Start the command and go on; without one, do nothing.
+
+    Args:
+        facts: variables of its environment, by name without the prefix `TMUXMCP_`.
+    """
+    if not argv or not _running.acquire(blocking=False):
+        return
+    variables = ourselves.environment() | {f"TMUXMCP_{name}": value for name, value in facts.items()}
+    threading.Thread(target=_run_notice, args=(list(argv), variables), name="notify", daemon=True).start()
+
+
+def _run_notice(argv: list[str], variables: dict[str, str]) -> None:
+    try:
+        nothing = subprocess.DEVNULL
+        process = subprocess.Popen(
+            argv, env=variables, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+        )
+        try:
+            process.wait(NOTIFY_RUNS_S)
+        except subprocess.TimeoutExpired:
+            log.warning("notify_command has not ended within %g s, and was ended", NOTIFY_RUNS_S)
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    except OSError as error:
+        log.warning("notify_command cannot be run: %s", error)
+    finally:
+        _running.release()

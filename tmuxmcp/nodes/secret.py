@@ -14,8 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
-from tmuxmcp.machine.atomically import write_once
-from tmuxmcp.machine.ownfiles import make_directory, read_written
+from tmuxmcp.machine.ownfiles import make_directory, read_written, write_once
 
 MIN_SECRET_CHARS = 32
 """Characters of a secret."""

@@ -16,9 +16,7 @@ from hashlib import blake2b
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.witness.front import Front, front_of, read_bytes
-from tmuxmcp.machine.witness.proven import PROVEN
-from tmuxmcp.machine.witness.stack import stack_of
+from tmuxmcp.machine.witness.front import PROVEN, Front, front_of, read_bytes, stack_of
 from tmuxmcp.machine.witness.tmuxes import TMUX_CLIENT
 from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.look import Look

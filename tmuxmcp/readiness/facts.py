@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.witness.kernel import KernelFacts, Process, Verdict
+from tmuxmcp.machine.witness.kernel import EnteredLine, KernelFacts, Process, Verdict
 from tmuxmcp.readiness import weak
 from tmuxmcp.terminal.modes import EDITORS, FULLSCREEN, PAGERS
 
@@ -108,7 +108,7 @@ class Facts:
     draws: bool = False
     """A full-screen program draws, as far as tmux was asked or the log tells."""
     mode: Mode = "unknown"
-    entered: weak.EnteredLine | None = None
+    entered: EnteredLine | None = None
     """The last line that was entered, where that is known."""
     line: LastLine | None = None
     new_line: NewLine | None = None

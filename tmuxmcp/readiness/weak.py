@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import re
 
-from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.witness.kernel import POLL_WAIT_CHANNELS, InputWait, KernelFacts, Process, Verdict, descends
+from tmuxmcp.machine.witness.kernel import (
+    POLL_WAIT_CHANNELS,
+    EnteredLine,
+    InputWait,
+    KernelFacts,
+    Process,
+    Verdict,
+    descends,
+)
 from tmuxmcp.terminal.modes import may_be_prompt
 
 NEW_LINE_S = 1.0
@@ -29,33 +36,6 @@ STILL_LISTENS = (
     "Nothing was printed for {} ms. {}, so it may wait for input or still work: that cannot be known. Wait for a text "
     "with wait_for=pattern, give prompt_pattern, or read again."
 )
-
-
-@dataclass(frozen=True)
-class EnteredLine:
-    """A line that was entered at a prompt."""
-
-    prompt: str
-    """The line that the cursor was in before it was typed; empty: none."""
-    pid: int
-    """Who waited there for input."""
-    present: frozenset[int]
-    """Who was in the foreground group then."""
-
-
-def entered_at(verdict: Verdict, facts: KernelFacts | None, line: str, last: EnteredLine | None) -> EnteredLine | None:
-    """What there is to remember of the moment before something is entered.
-
-    Args:
-        line: the one that the cursor is in.
-        last: of what was entered before: where its prompt has not come back, nothing has changed.
-    """
-    if verdict.process is None or facts is None:
-        return None
-    line = line.strip()
-    if last and not line and last.pid == verdict.process.pid:
-        return last
-    return EnteredLine(line, verdict.process.pid, frozenset(each.pid for each in facts.processes))
 
 
 def doubt(verdict: Verdict, facts: KernelFacts | None, line: str, entered: EnteredLine | None) -> str:

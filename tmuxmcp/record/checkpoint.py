@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import field
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 from tmuxmcp.terminal.marks import Numbers, ShellTrack

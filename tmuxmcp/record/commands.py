@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.machine.locks import take
-from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
+from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part, write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal.marks import Promise, hash_of
 

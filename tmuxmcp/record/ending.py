@@ -10,7 +10,7 @@ import json
 from contextlib import suppress
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

@@ -19,8 +19,7 @@ from typing import Literal, get_args
 from tmuxmcp.contract.errors import IoError, ResourceLimit
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.atomically import write_atomically
-from tmuxmcp.machine.ownfiles import check_directory, make_directory
+from tmuxmcp.machine.ownfiles import check_directory, make_directory, write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import numbered, read_values
 

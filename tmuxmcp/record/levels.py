@@ -17,7 +17,7 @@ from typing import Any
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import Where
-from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.atomically import write_atomically
-from tmuxmcp.machine.ownfiles import make_empty
+from tmuxmcp.machine.ownfiles import make_empty, write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tmuxmcp.machine.atomically import write_atomically
-from tmuxmcp.machine.ownfiles import read_text
+from tmuxmcp.machine.ownfiles import read_text, write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 
 TERMINAL_TAKES_BYTES = 4096

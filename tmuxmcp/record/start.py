@@ -7,8 +7,7 @@ from contextlib import suppress
 
 import psutil
 
-from tmuxmcp.machine.atomically import write_atomically
-from tmuxmcp.machine.ownfiles import open_file, read_text
+from tmuxmcp.machine.ownfiles import open_file, read_text, write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 
 READY, BEGUN = "ready", "begun"

@@ -15,7 +15,7 @@ from tmuxmcp.contract.settings import BrokerSettings, SandboxLevel, SandboxWish
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.machine.sandbox.project import Identity, Project, directories_to_hide, judge, roots_of
-from tmuxmcp.machine.ssh.destination import Destination, matches_any
+from tmuxmcp.machine.ssh.client import Destination, matches_any
 
 
 def allows(settings: BrokerSettings, host: Destination) -> bool:

@@ -9,10 +9,10 @@ from typing import Any, get_args
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import AppliedLimit, KeptBy
 from tmuxmcp.contract.settings import SHORTCOMINGS, Limits, SandboxLevel
-from tmuxmcp.machine import cgroup, inherited
-from tmuxmcp.machine.inherited import NO_MARK, LimitMark
-from tmuxmcp.machine.limits import rlimits
-from tmuxmcp.machine.processes import now_s
+from tmuxmcp.machine import cgroup
+from tmuxmcp.machine import processes as inherited
+from tmuxmcp.machine.cgroup import rlimits
+from tmuxmcp.machine.processes import NO_MARK, LimitMark, now_s
 
 BY_BROKER = ("duration_s",)
 BY_CGROUP = ("cpu_percent",)

@@ -39,7 +39,7 @@ from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.machine.sandbox.project import Identity
 from tmuxmcp.machine.sandbox.sandbox import Sandbox, SandboxScope
 from tmuxmcp.machine.ssh import client as ssh
-from tmuxmcp.machine.ssh.destination import THIS_MACHINE, Destination, parse
+from tmuxmcp.machine.ssh.client import THIS_MACHINE, Destination, parse
 from tmuxmcp.record.clock import Booted
 from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lock, sessions_dir
 from tmuxmcp.record.generations import generation_of

@@ -25,7 +25,7 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Foreground, Mode
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells.record import Shell
-from tmuxmcp.machine.witness import time_outs
+from tmuxmcp.machine.witness import tty as time_outs
 from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, InputWait, KernelFacts, Verdict
 from tmuxmcp.machine.witness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level

@@ -28,8 +28,7 @@ from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.machine.ssh.client import SSH_FAILED, remove_control, was_cut
 from tmuxmcp.machine.witness import tty as witness
-from tmuxmcp.machine.witness.kernel import KernelFacts, stopped
-from tmuxmcp.readiness.weak import EnteredLine
+from tmuxmcp.machine.witness.kernel import EnteredLine, KernelFacts, stopped
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory

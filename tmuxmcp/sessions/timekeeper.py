@@ -23,7 +23,7 @@ import anyio.lowlevel
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.machine.delays import HELD_UP_S, Delays, minding_stops
-from tmuxmcp.machine.filesystem import file_system_of
+from tmuxmcp.machine.locks import file_system_of
 from tmuxmcp.record.log import LogWatcher, Unchanged
 from tmuxmcp.record.past.timingwriter import TimingWriter
 from tmuxmcp.record.sink import sink_of

@@ -26,7 +26,7 @@ from anyio.abc import TaskGroup
 from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import TRACE_LEVEL
-from tmuxmcp.machine.lifeline import Lifeline
+from tmuxmcp.machine.processes import Lifeline
 
 log = logging.getLogger(__name__)
 

@@ -28,8 +28,7 @@ from anyio.abc import TaskGroup
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied, TmuxFailed, TmuxUnavailable
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.atomically import write_atomically
-from tmuxmcp.machine.ownfiles import make_directory, read_text
+from tmuxmcp.machine.ownfiles import make_directory, read_text, write_atomically
 from tmuxmcp.tmux.control import CONTROL_SESSION, ControlClient, Reply, command, sequence
 
 if TYPE_CHECKING:

@@ -37,10 +37,10 @@ from tmuxmcp.contract.errors import (
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.machine import process
+from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import find_cwd, find_program
 from tmuxmcp.machine.launch import launch
-from tmuxmcp.machine.limits import rlimits
-from tmuxmcp.machine.output import PIPE_BYTES
+from tmuxmcp.machine.process import PIPE_BYTES
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.boundary import Boundary

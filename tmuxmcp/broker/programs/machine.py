@@ -26,11 +26,12 @@ from tmuxmcp.contract.call import Call, iso
 from tmuxmcp.contract.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import WRAPPER_LEVELS, BrokerSettings, Limits, SandboxLevel
-from tmuxmcp.machine import ourselves, output, process
+from tmuxmcp.machine import ourselves, process
+from tmuxmcp.machine import process as output
+from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import session_environment
 from tmuxmcp.machine.files import COPY_BYTES, FileEntry, FileId, FilePart, Files
 from tmuxmcp.machine.filework import Work
-from tmuxmcp.machine.limits import rlimits
 from tmuxmcp.sessions.boundary import Boundary
 
 MOST_INSIDE = 64 * 1024 * 1024

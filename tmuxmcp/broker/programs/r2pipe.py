@@ -19,7 +19,7 @@ import anyio
 from tmuxmcp.contract.errors import InvalidArgument, IoError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import process
-from tmuxmcp.machine.output import PIPE_BYTES, HeadAndTail
+from tmuxmcp.machine.process import PIPE_BYTES, HeadAndTail
 
 ECHO_COMMANDS = {"radare2": "?e", "rizin": "echo"}
 """Names in the order in which they are looked for, and the command of each that prints a word."""

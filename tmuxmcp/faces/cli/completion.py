@@ -72,7 +72,7 @@ def completion(options: argparse.Namespace) -> int:
 
 def _state_dir(options: argparse.Namespace) -> Path:
     """As `config` finds it, without what takes time."""
-    from tmuxmcp.machine.stateid import own_directory
+    from tmuxmcp.machine.ownfiles import own_directory
 
     named = options.set_state_dir or os.environ.get("TMUXMCP_STATE_DIR")
     home = Path(os.path.expanduser("~"))

@@ -39,7 +39,7 @@ from tmuxmcp.faces.cli.clients import (
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.faces.cli.trying import TrialOutcome, try_command, try_url
 from tmuxmcp.faces.tokens import only_token
-from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.ownfiles import write_atomically
 
 NOT_INSTALLED = ("/archive-v0/", "/builds-v0/")
 """Parts of a path in uv's cache, where `uvx` runs programs from: nothing there lasts."""

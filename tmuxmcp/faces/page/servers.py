@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.atomically import write_atomically
-from tmuxmcp.machine.ownfiles import make_directory, read_text
+from tmuxmcp.machine.ownfiles import make_directory, read_text, write_atomically
 
 FILE_BYTES = 4096
 

@@ -128,7 +128,7 @@ def reset_signals() -> None:
 
 
 def write_file(path: str, text: str) -> None:
-    # As machine/atomically.py does; the package cannot be imported here.
+    # As machine/ownfiles.py does; the package cannot be imported here.
     with open(path + ".new", "w") as file:
         file.write(text)
     os.rename(path + ".new", path)

@@ -13,7 +13,7 @@ from pathlib import Path
 from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import SandboxLevel, SandboxWish
-from tmuxmcp.machine.sandbox import bubblewrap, landlock, namespaces, seccomp
+from tmuxmcp.machine.sandbox import bubblewrap, landlock, seccomp
 from tmuxmcp.machine.sandbox.project import Identity
 
 WISHES: tuple[SandboxWish, ...] = ("none", "auto", "required")
@@ -91,7 +91,7 @@ def why_no_bubblewrap() -> str:
         return f"{bwrap} gave no answer within {late.timeout:g} s"
     if not why:
         return ""
-    seen = "".join(f"; {each.what}" for each in namespaces.obstacles())
+    seen = "".join(f"; {each.what}" for each in bubblewrap.obstacles())
     return f"namespaces cannot be made here ({why}{seen})"
 
 
@@ -149,7 +149,7 @@ def _remedy(level: SandboxLevel) -> str:
     if level == "bubblewrap":
         return ""
     todo = [] if bubblewrap.find() else ["install bubblewrap"]
-    todo += dict.fromkeys(each.allow for each in namespaces.obstacles())
+    todo += dict.fromkeys(each.allow for each in bubblewrap.obstacles())
     return f"{' and '.join(todo) or 'allow user namespaces'}, or "
 
 

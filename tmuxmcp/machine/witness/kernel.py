@@ -251,3 +251,30 @@ def may_work(channel: str | None) -> bool:
     if channel is None or channel in UNREADABLE_WAIT_CHANNELS or channel in POLL_WAIT_CHANNELS:
         return False
     return not channel.startswith(("futex", "do_sigtimedwait", "sigsuspend"))
+
+
+@dataclass(frozen=True)
+class EnteredLine:
+    """A line that was entered at a prompt."""
+
+    prompt: str
+    """The line that the cursor was in before it was typed; empty: none."""
+    pid: int
+    """Who waited there for input."""
+    present: frozenset[int]
+    """Who was in the foreground group then."""
+
+
+def entered_at(verdict: Verdict, facts: KernelFacts | None, line: str, last: EnteredLine | None) -> EnteredLine | None:
+    """What there is to remember of the moment before something is entered.
+
+    Args:
+        line: the one that the cursor is in.
+        last: of what was entered before: where its prompt has not come back, nothing has changed.
+    """
+    if verdict.process is None or facts is None:
+        return None
+    line = line.strip()
+    if last and not line and last.pid == verdict.process.pid:
+        return last
+    return EnteredLine(line, verdict.process.pid, frozenset(each.pid for each in facts.processes))

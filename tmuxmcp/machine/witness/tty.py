@@ -22,8 +22,6 @@ from dataclasses import replace
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.witness import time_outs
-from tmuxmcp.machine.witness.epolls import watched_descriptors
 from tmuxmcp.machine.witness.kernel import (
     MANY_IN_ONE,
     POLL_WAIT_CHANNELS,
@@ -372,7 +370,7 @@ def _thread(process: Process, path: str, terminal: proc.Device) -> Process:
     if state == "S":
         with suppress(proc.ThreadRuns):
             waits = on_terminal(process.pid, path, channel, terminal)
-            time_out_s = time_outs.of(path) if channel in POLL_WAIT_CHANNELS and waits is not False else None
+            time_out_s = of(path) if channel in POLL_WAIT_CHANNELS and waits is not False else None
             if _wakes(path) == wakes:
                 found = replace(process, state=state, wait_channel=channel, on_terminal=waits)
                 return replace(found, time_out_s=time_out_s, wakes=wakes)
@@ -537,3 +535,92 @@ def _age_s(pid: int) -> float:
 
 def _since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+# ---- Which files a set of epoll(7) waits for input from, as /proc shows it -------------------------------------------
+#
+# A file may be in a set and not be listened to: libuv, Haskell and others leave it there and take the event away, or
+# ask for one event only (EPOLLONESHOT), after which the kernel clears all but that flag. A set may hold another set.
+
+INPUT_EVENTS = 0x001 | 0x040
+"""EPOLLIN, and EPOLLRDNORM, which says the same."""
+
+NESTED_EPOLLS = 5
+"""The kernel refuses deeper nests."""
+
+WATCHED_FILES = 4096
+"""So many of one set are looked at."""
+
+
+def watched_descriptors(pid: int, fd: int, depth: int = NESTED_EPOLLS) -> list[int]:
+    """The descriptors from which a process's set `fd`, or one within it, is to be told of input.
+
+    Raises:
+        OSError: the set cannot be seen.
+    """
+    with open(f"/proc/{pid}/fdinfo/{fd}") as file:
+        # `tfd:        0 events:       19 data: ...`
+        rows = [line.split() for line in file if line.startswith("tfd:")][:WATCHED_FILES]
+    found: list[int] = []
+    for row in rows:
+        target, events = int(row[1]), int(row[3], 16)
+        if not events & INPUT_EVENTS:
+            continue
+        found.append(target)
+        if depth > 1:
+            with suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{target}") == "anon_inode:[eventpoll]":
+                    found += watched_descriptors(pid, target, depth - 1)
+    return found
+
+
+# ---- How long a sleeping thread waits at most ------------------------------------------------------------------------
+#
+# The time-out of its poll, select or epoll_wait (proc(5), `syscall`).
+#
+# A program that waits for ever wants input. One that waits for a time goes on by itself: it may have work to do.
+
+_BY_MILLISECONDS, _BY_TIMESPEC, _BY_TIMEVAL = {
+    "x86_64": ({7: 2, 232: 3, 281: 3}, {270: 4, 271: 2, 441: 3}, {23: 4}),
+    "aarch64": ({22: 3}, {72: 4, 73: 2, 441: 3}, {}),
+}.get(platform.machine(), (dict[int, int](), dict[int, int](), dict[int, int]()))
+"""Of system calls by number, which argument is the time-out: milliseconds, a timespec or a timeval.
+
+poll, epoll_wait, epoll_pwait; pselect6, ppoll, epoll_pwait2; select. Other machines' numbers are not known: no harm.
+"""
+
+_TIME_BYTES = 16
+"""Of a timespec and of a timeval on 64 bit machines."""
+
+
+def of(path: str) -> float | None:
+    """The time-out of the call that a thread sleeps in, in seconds; None: it has none, or that cannot be told.
+
+    Args:
+        path: the thread's directory in /proc.
+
+    Raises:
+        Runs: it has woken up.
+    """
+    try:
+        words = proc.system_call(path)
+        call, arguments = int(words[0]), [int(word, 16) for word in words[1:7]]
+        if call in _BY_MILLISECONDS:
+            (count,) = struct.unpack("=i", struct.pack("=I", arguments[_BY_MILLISECONDS[call]] & 0xFFFFFFFF))
+            return count / 1000 if count >= 0 else None
+        for calls, a_second in ((_BY_TIMESPEC, 1e9), (_BY_TIMEVAL, 1e6)):
+            if call in calls:
+                return _time_s(path, arguments[calls[call]], a_second)
+    except proc.ThreadRuns:
+        raise
+    except (OSError, ValueError, IndexError, struct.error):
+        pass  # refused
+    return None
+
+
+def _time_s(path: str, address: int, a_second: float) -> float | None:
+    if not address:
+        return None
+    with open(path + "/mem", "rb", buffering=0) as file:
+        seconds, fraction = struct.unpack("=qq", os.pread(file.fileno(), _TIME_BYTES, address))
+    return float(seconds + fraction / a_second)

@@ -29,7 +29,7 @@ from tmuxmcp.contract.call import CallAgain
 from tmuxmcp.contract.errors import Internal, NodeUnreachable, TmuxMcpError, Unauthorized, Unsupported, shortage
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.machine import signals
-from tmuxmcp.machine.stateid import state_id
+from tmuxmcp.machine.ownfiles import state_id
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.gatewaycalls import GatewayCalls
 from tmuxmcp.nodes.ray.visits import Visits

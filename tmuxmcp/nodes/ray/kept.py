@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.machine.atomically import write_atomically
-from tmuxmcp.machine.ownfiles import make_directory, read_text
+from tmuxmcp.machine.ownfiles import make_directory, read_text, write_atomically
 
 KEPT_FILE = "fleet.json"
 

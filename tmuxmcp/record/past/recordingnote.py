@@ -22,8 +22,7 @@ from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IoError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import RecordedAs, RecordingStage
-from tmuxmcp.machine.atomically import write_atomically
-from tmuxmcp.machine.ownfiles import make_directory
+from tmuxmcp.machine.ownfiles import make_directory, write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

@@ -20,7 +20,7 @@ from tmuxmcp.faces.address import is_loopback, parse_address
 from tmuxmcp.faces.cli.clients import CLIENTS, URL_KEYS, McpClient, TrustFound, servers
 from tmuxmcp.faces.cli.doctor.check import DoctorCheck
 from tmuxmcp.faces.tokens import OWN_TOKEN_FILE, TOKEN_VARIABLE, load_tokens
-from tmuxmcp.machine.filesystem import file_system_of
+from tmuxmcp.machine.locks import file_system_of
 from tmuxmcp.machine.ourselves import shown_above
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.machine.secretvalue import check_source
