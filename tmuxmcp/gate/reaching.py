@@ -12,7 +12,8 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.tmux import answerkey, messages
+from tmuxmcp.tmux import answerkey
+from tmuxmcp.tmux import viewers as messages
 
 OFFER_S = 2.0
 """How long a call that is over may take to say what waits now."""

@@ -12,7 +12,7 @@ from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, GivenBackEvent, TakenEvent
 from tmuxmcp.record.log import RawLog, wake
-from tmuxmcp.tmux import pauses
+from tmuxmcp.tmux import leases as pauses
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux
 

@@ -6,16 +6,44 @@ done, and detaches. In any other client that may type it opens a popup: to answe
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
 from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.tmux import answerpopup, panes, personkey
+from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
+
+# ---- Keys by which an attached person says something to us -----------------------------------------------------------
+#
+# In their terminal, and never to the program in the pane.
+
+MAY_TYPE = "#{?client_readonly,,1}"
+"""A format that holds in a client that does not merely watch."""
+
+
+def bound(key: str, concerned: str, does: str | bytes) -> bytes:
+    """The command that binds a key; where it does not concern a client, it is what it was.
+
+    Args:
+        key: in tmux's notation, behind its prefix `C-b` or alone, as the settings have checked it.
+        concerned: a format that holds in the clients that the key is for.
+        does: commands of tmux.
+    """
+    *prefix, name = key.split()
+    otherwise = [] if prefix else [command("send-keys", name)]
+    return command(
+        "bind-key", "-T", "prefix" if prefix else "root", name, command("if-shell", "-F", concerned, does, *otherwise)
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 _INPUT_REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 _TYPING_OPTION = re.compile(r"([0-9]{1,10})-(own|lent)-([A-Za-z0-9_-]{8,64})")
@@ -48,10 +76,10 @@ async def bind(tmux: Tmux, key: str, settings: Mapping[str, str]) -> None:
     Args:
         settings: of the command line that the popup runs, by name.
     """
-    ours = f"#{{&&:#{{==:#{{@tmuxmcp_answering}},#{{client_pid}}}},{personkey.MAY_TYPE}}}"
+    ours = f"#{{&&:#{{==:#{{@tmuxmcp_answering}},#{{client_pid}}}},{MAY_TYPE}}}"
     done = "set-option -p -F @tmuxmcp_answered '#{client_pid}' ; detach-client"
-    does = command("if-shell", "-F", ours, done, answerpopup.opens(settings))
-    await tmux.checked(personkey.bound(key, f"#{{||:{ours},{answerpopup.OPENS_POPUP}}}", does))
+    does = command("if-shell", "-F", ours, done, opens(settings))
+    await tmux.checked(bound(key, f"#{{||:{ours},{OPENS_POPUP}}}", does))
 
 
 async def offer(tmux: Tmux, pane: Pane, request_id: str) -> None:
@@ -95,3 +123,38 @@ async def was_pressed(tmux: Tmux, pane: Pane, client_pid: int) -> bool:
         )
         return bool(printed) and printed is not None and printed[0] == str(client_pid)
     return False
+
+
+# ---- The popup in which an attached person answers, over the session: tmux runs our own command line in it -----------
+#
+# What enters the shell's words is a request's id, a process id and what is ours; never what an agent has said.
+
+POPUP_SIZE = ("-w", "90%", "-h", "70%")
+
+SOMETHING_WAITS = "#{m/r:^[A-Za-z0-9_-]+$,#{@tmuxmcp_asks}}"
+"""A format that holds while something waits in the pane; the option is the id of the request."""
+
+CLIENT_IS_TYPING = "#{m:#{client_pid}-*,#{@tmuxmcp_typing}}"
+"""A format that holds in the client in which a person types what was asked for."""
+
+_HAS_PLAIN_NAME = "#{m/r:^[A-Za-z0-9/_.-]+$,#{client_name}}"
+
+OPENS_POPUP = f"#{{&&:{MAY_TYPE},#{{&&:{_HAS_PLAIN_NAME},#{{||:{SOMETHING_WAITS},{CLIENT_IS_TYPING}}}}}}}"
+"""A format that holds in the clients in which the key opens the popup."""
+
+
+def opens(settings: Mapping[str, str]) -> bytes:
+    """The command that opens it in the client that pressed the key.
+
+    The command line begins in /, as Python imports from the directory that it is started in, and what is typed before
+    it asks is not shown.
+
+    Args:
+        settings: of the command line, by name.
+    """
+    variables = {"HOME": os.environ.get("HOME", "/")} | {f"TMUXMCP_{name.upper()}": settings[name] for name in settings}
+    words = [*(f"{name}={value}" for name, value in variables.items()), sys.executable, "-m", "tmuxmcp", "answer"]
+    ours = shlex.join(["env", *words]).replace("#", "##")
+    shell = f"stty -echo; cd /; exec {ours} --client '#{{client_pid}}' -- '#{{@tmuxmcp_asks}}'"
+    # -C: the whole command is a format, so that the popup is told of the client.
+    return command("run-shell", "-C", command("display-popup", "-c", "#{client_name}", "-E", *POPUP_SIZE, shell))
