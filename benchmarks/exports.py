@@ -14,7 +14,7 @@ from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.past.exporting import FORMATS, Export, ExportOptions
 from tmuxmcp.record.past.recordings import RecordedSession, WantedStretch
-from tmuxmcp.record.past.timingwriter import TimingWriter
+from tmuxmcp.record.past.timing import TimingWriter
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 

@@ -26,7 +26,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import NotRetained
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.past.checkpoints import Checkpoints
-from tmuxmcp.sessions.past import Past
+from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.sessions.session import Session
 
 CORPORA = Path(__file__).parent.parent / "tests" / "corpora"

@@ -16,7 +16,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import IncompleteCommand, IoError, ResourceLimit, SessionBusy
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.sandbox import sandbox
-from tmuxmcp.record.stdin import LEFT_S, Stdin
+from tmuxmcp.record.commands import LEFT_S, Stdin
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ import pytest
 from tests.agent import ANEW, Agent, ToolFailed, eventually
 from tests.conftest import SLOW, TMUX
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.sink import sink_of
+from tmuxmcp.record.meta import sink_of
 
 SOON_S = 5 * SLOW
 """Longest answer of a call, short of resources or not: facts about a session come much sooner."""

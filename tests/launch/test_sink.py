@@ -23,7 +23,7 @@ from tmuxmcp.machine.launch.launch import LAUNCH_ROOM
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import GapEvent, decode, encode
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.record.sink import sink_of
+from tmuxmcp.record.meta import sink_of
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.server import Tmux
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.levels import Checkpoint
 from tmuxmcp.terminal.marks import Numbers, ShellState, ShellTrack
 
 

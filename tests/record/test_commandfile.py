@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tmuxmcp.contract.errors import IoError
-from tmuxmcp.record.commandfile import SPARE_NAME, give, place_of
+from tmuxmcp.record.commands import SPARE_NAME, give, place_of
 from tmuxmcp.record.directory import SessionDirectory
 
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from tests.conftest import SLOW
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.excerpt import LogReader
-from tmuxmcp.record.log import RawLog
-from tmuxmcp.record.place import STYLE_BYTES, Place, Places
+from tmuxmcp.record.log import STYLE_BYTES, Place, Places, RawLog
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE
 from tmuxmcp.terminal.text.plain import ansi, ends_full_screen, plain, unfinished_character
 

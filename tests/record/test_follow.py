@@ -10,7 +10,7 @@ import pytest
 from tmuxmcp.contract.follow import Gap, Output, Resize
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events
-from tmuxmcp.record.follow import FileFollower
+from tmuxmcp.record.log import FileFollower
 
 
 @pytest.fixture

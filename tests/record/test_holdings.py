@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tmuxmcp.contract.call import iso
-from tmuxmcp.record.events import GivenBackEvent, TakenEvent
-from tmuxmcp.record.holdings import Holding, handed_back, holdings
+from tmuxmcp.record.events import GivenBackEvent, Holding, TakenEvent, handed_back, holdings
 
 NOON = 1_800_000_000.0
 TAKEN = TakenEvent(iso(NOON), 100, "ann", "cli")

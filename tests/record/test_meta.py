@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tmuxmcp.contract.errors import Unsupported
-from tmuxmcp.record import checkpoint, meta
-from tmuxmcp.record.checkpoint import Checkpoint
+from tmuxmcp.record import levels, meta
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.levels import Checkpoint
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.terminal.marks import ShellTrack
@@ -111,7 +111,7 @@ def test_version_of_a_newer_format_writes_its_number(directory: SessionDirectory
 
 def test_checkpoint_of_a_newer_format_is_left_alone(directory: SessionDirectory):
     Checkpoint("n0nce", 5, ShellTrack()).save(directory)
-    before = add(directory.checkpoint, format=checkpoint.MARKS_FORMAT + 1)
+    before = add(directory.checkpoint, format=levels.MARKS_FORMAT + 1)
     assert Checkpoint.load(directory) is None
     Checkpoint("n0nce", 6, ShellTrack()).save(directory)
     assert directory.checkpoint.read_bytes() == before

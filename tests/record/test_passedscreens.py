@@ -10,10 +10,8 @@ import pytest
 
 from tests.terminal.streams import stream
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.past import passedscreens as module
-from tmuxmcp.record.past import replayer
-from tmuxmcp.record.past.checkpoints import screen_of
-from tmuxmcp.record.past.passedscreens import PassedScreens
+from tmuxmcp.record.past import checkpoints, replayer
+from tmuxmcp.record.past.checkpoints import PassedScreens, screen_of
 from tmuxmcp.record.past.replaying import BlankScreen, ReplayStretch, SizeAt, request
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -47,7 +45,7 @@ def test_one_is_wrong_once_more_is_known_to_have_happened_before_it() -> None:
 
 
 def test_they_take_so_much_room_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PASSED_CELLS", 350)
+    monkeypatch.setattr(checkpoints, "PASSED_CELLS", 350)
     passed = PassedScreens()
     for offset in (10, 20, 30, 40, 40):
         passed.keep("a", at(offset), 0)
@@ -59,7 +57,7 @@ def test_they_take_so_much_room_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_look_that_begins_at_one_shows_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "APART_S", 0)
+    monkeypatch.setattr(checkpoints, "APART_S", 0)
     monkeypatch.setattr(replayer, "LEAST_PIECE", 64)
     monkeypatch.setattr(replayer, "MOST_PIECE", 256)
     directory, passed, chosen = SessionDirectory(tmp_path), PassedScreens(), Random(seed)

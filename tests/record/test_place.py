@@ -8,10 +8,9 @@ from random import Random
 import pytest
 
 from tests.terminal.streams import MOVES_BACK, text_stream
-from tmuxmcp.record import place
+from tmuxmcp.record import log as place
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.log import RawLog
-from tmuxmcp.record.place import Place, Places
+from tmuxmcp.record.log import Place, Places, RawLog
 from tmuxmcp.terminal.text.plain import row_behind
 
 COLS, ROWS = 20, 7

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tmuxmcp.contract.errors import IoError
+from tmuxmcp.record import meta
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.past import recordingnote
-from tmuxmcp.record.past.recordingnote import RecordingNote, begin_recording
+from tmuxmcp.record.meta import RecordingNote, begin_recording
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_two_recordings_get_two_files(directory: SessionDirectory) -> None:
 
 
 def test_what_cannot_be_written_down_does_not_begin(directory: SessionDirectory) -> None:
-    directory.recording.write_text(json.dumps({"format": recordingnote.RECORDING_FORMAT + 1, "id": "x"}))
+    directory.recording.write_text(json.dumps({"format": meta.RECORDING_FORMAT + 1, "id": "x"}))
     with pytest.raises(IoError, match="newer"):
         begin_recording(directory, "cast", begin=0, begin_ms=0)
     assert list(directory.recordings.iterdir()) == []

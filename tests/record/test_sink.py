@@ -11,7 +11,7 @@ import psutil
 
 from tests.agent import eventually as soon
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.sink import sink_of
+from tmuxmcp.record.meta import sink_of
 
 
 def test_no_sink_yet(tmp_path: Path) -> None:

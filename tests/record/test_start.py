@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.start import BEGUN, READY, Start
+from tmuxmcp.record.meta import BEGUN, READY, Start
 
 
 def test_nothing_is_known_before_the_step_wrote_anything(tmp_path: Path) -> None:

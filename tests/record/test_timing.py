@@ -15,13 +15,24 @@ from hypothesis import strategies as st
 
 from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.machine import locks
-from tmuxmcp.record import clock
-from tmuxmcp.record.clock import Booted, SessionClock
+from tmuxmcp.record import events
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.past import timingwriter as module
-from tmuxmcp.record.past.timing import Times, TimingStep
-from tmuxmcp.record.past.timingcodec import FIRST_STEP, TIMING_FORMAT, TIMING_HEADER, decode, encode, format_of
-from tmuxmcp.record.past.timingwriter import HELD_UP_MS, OUTPUT_SHARE, SPARE_BYTES, TimingWriter
+from tmuxmcp.record.events import Booted, SessionClock
+from tmuxmcp.record.past import timing
+from tmuxmcp.record.past.timing import (
+    FIRST_STEP,
+    HELD_UP_MS,
+    OUTPUT_SHARE,
+    SPARE_BYTES,
+    TIMING_FORMAT,
+    TIMING_HEADER,
+    Times,
+    TimingStep,
+    TimingWriter,
+    decode,
+    encode,
+    format_of,
+)
 
 
 @pytest.fixture
@@ -219,7 +230,7 @@ def test_index_that_is_ahead_of_the_log_is_cut(directory: SessionDirectory) -> N
 
 
 def test_a_full_file_is_put_aside(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TIMING_FILE_BYTES", 2000)
+    monkeypatch.setattr(timing, "TIMING_FILE_BYTES", 2000)
     steps = [(100 * each, 20 * each) for each in range(1, 500)]
     write(directory, steps)
     times = Times(directory)
@@ -396,7 +407,7 @@ def test_the_moment_of_both_clocks_is_one_however_busy_the_machine_is(monkeypatc
         time.sleep(0.2)
         return "a start"
 
-    monkeypatch.setattr(clock, "_boot_id", slowly)
+    monkeypatch.setattr(events, "_boot_id", slowly)
     booted, since_1970_s = Booted.now()
     since_booted_s = time.clock_gettime(time.CLOCK_BOOTTIME) - booted.at_s
     assert abs(since_booted_s - (time.time() - since_1970_s)) < 0.1

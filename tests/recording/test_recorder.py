@@ -15,7 +15,7 @@ from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IoError, RecordingState
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.events import GapEvent
-from tmuxmcp.record.past.recordingnote import RecordingNote
+from tmuxmcp.record.meta import RecordingNote
 
 pytestmark = pytest.mark.anyio
 

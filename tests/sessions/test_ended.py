@@ -16,7 +16,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import SessionExited, SessionNotFound
 from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.machine import cgroup
-from tmuxmcp.record.ending import WhyEnded
+from tmuxmcp.record.meta import WhyEnded
 from tmuxmcp.tmux import panes
 
 pytestmark = pytest.mark.anyio
@@ -110,6 +110,7 @@ async def test_an_end_is_known_without_its_pane(broker: Broker, other: Broker):
 async def test_a_destroyed_session_stays_known(broker: Broker, other: Broker):
     await broker.create_session("bash", name="a")
     await broker.run("echo before", "a")
+    await broker.read(session_id="a", wait_for="ready")  # its prompt is on the next line
     gone = await broker.destroy_session("a")
     assert await why(broker) == await why(other) == ("destroyed", "library")
     facts = await other.get_session("a")

@@ -16,10 +16,9 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.machine.delays import Delays
-from tmuxmcp.record.clock import SessionClock
-from tmuxmcp.record.events import ExitedEvent, InputEvent
+from tmuxmcp.record.events import ExitedEvent, InputEvent, SessionClock
 from tmuxmcp.sessions import timekeeper
+from tmuxmcp.sessions.timekeeper import Delays
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import LogWatcher
-from tmuxmcp.record.sink import Sink, sink_of
-from tmuxmcp.sessions.repair import Repair
+from tmuxmcp.record.meta import Sink, sink_of
+from tmuxmcp.sessions.registry import Repair
 
 pytestmark = pytest.mark.anyio
 

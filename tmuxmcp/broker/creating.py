@@ -15,7 +15,7 @@ from copy import copy
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import SessionNotFound, TmuxMcpError
 from tmuxmcp.contract.requests import CreateSession
-from tmuxmcp.record import generations
+from tmuxmcp.record import meta as generations
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.life import State

@@ -11,7 +11,7 @@ from typing import cast
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.readiness import nextprompt
-from tmuxmcp.record.holdings import Holding, handed_back
+from tmuxmcp.record.events import Holding, handed_back
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.session import Session
 

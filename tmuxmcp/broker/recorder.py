@@ -1,6 +1,6 @@
 """Recordings that run: begun and stopped by callers, brought to their end where a session has ended.
 
-While one runs there is only its note (`record/past/recordingnote.py`). Its file is made of the log afterwards, by
+While one runs there is only its note (`record/meta.py`). Its file is made of the log afterwards, by
 whatever broker is there then (`recordingcare.py`).
 """
 
@@ -24,12 +24,13 @@ from tmuxmcp.contract.call import Call, Progress, iso, no_progress
 from tmuxmcp.contract.errors import IoError, RecordingState, TimedOut, TmuxMcpError
 from tmuxmcp.machine import locks
 from tmuxmcp.readiness import nextprompt
+from tmuxmcp.record import meta as recordingnote
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import EVENTS_FILE_BYTES, RecordingEvent
-from tmuxmcp.record.past import exporting, recordingnote
+from tmuxmcp.record.meta import RecordingNote, begin_recording, reserve_beside
+from tmuxmcp.record.past import exporting
 from tmuxmcp.record.past.exporting import ExportOptions
-from tmuxmcp.record.past.recordingnote import RecordingNote, begin_recording, reserve_beside
 from tmuxmcp.record.past.recordings import Stretch
 from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.past import screen_at

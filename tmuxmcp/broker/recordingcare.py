@@ -15,7 +15,7 @@ import anyio
 
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.record.directory import SessionDirectory, directories
-from tmuxmcp.record.past.recordingnote import RecordingNote
+from tmuxmcp.record.meta import RecordingNote
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.registry import Registry

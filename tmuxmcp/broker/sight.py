@@ -17,9 +17,9 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.record import generations
+from tmuxmcp.record import meta as generations
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.past.timingcodec import FIRST_STEP
+from tmuxmcp.record.past.timing import FIRST_STEP
 from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.screens import ShownScreen, shown_by

@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import stat
+import time
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from tmuxmcp.contract.errors import IoError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.locks import take
 from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part, write_atomically
-from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.directory import SessionDirectory, open_directory
 from tmuxmcp.terminal.marks import Promise, hash_of
 
 COMMANDS_FILE_BYTES = 256 * 1024
@@ -346,3 +351,176 @@ def _values(lines: bytes) -> Iterator[dict[str, Any]]:
             values = json.loads(line)
             if isinstance(values, dict):
                 yield values
+
+
+# ---- A command on its way to a shell that reads commands from files --------------------------------------------------
+#
+# Written once, read once, then emptied by the shell.
+#
+# The shell is told the file's name by a key. What it has not read can be taken back: it never runs then. An emptied
+# file is kept for the next command: some file systems take longer to make a file than a shell takes to run `true`.
+
+SPARE_NAME = os.path.basename(SessionDirectory.given_spare.name)
+"""Name of the emptied file. Whoever renames it has it: no two commands come into one file."""
+
+
+class GivenCommand:
+    """The file of one command."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._path
+
+    @property
+    def waits(self) -> bool:
+        """The shell has not read it; false as well where that cannot be told."""
+        with suppress(OSError), open_directory(self._path.parent) as place:
+            return os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size > 0
+        return False
+
+    def take_back(self) -> None:
+        """Remove it; a shell that comes for it later finds nothing, and says so."""
+        with suppress(OSError), open_directory(self._path.parent) as place:
+            os.unlink(self._path.name, dir_fd=place)
+
+    def tidy(self) -> None:
+        """Keep it for the next command if the shell has read it, and so emptied it."""
+        with suppress(OSError), open_directory(self._path.parent) as place:
+            if os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size == 0:
+                os.rename(self._path.name, SPARE_NAME, src_dir_fd=place, dst_dir_fd=place)
+
+    def take_back_earlier(self) -> None:
+        """Remove what earlier calls left: nobody waits for those commands any more."""
+        with suppress(OSError), open_directory(self._path.parent) as place:
+            for name in os.listdir(place):
+                if name not in (self._path.name, SPARE_NAME):
+                    os.unlink(name, dir_fd=place)
+
+
+def place_of(directory: SessionDirectory) -> Path | None:
+    """Where the shell of a session looks for commands; None where it does not."""
+    return next((path for path in (directory.given, directory.given_within) if path.is_dir()), None)
+
+
+def give(place: Path, name: str, text: bytes) -> GivenCommand:
+    """Write a command.
+
+    Raises:
+        IoError: it cannot be written.
+    """
+    try:
+        with open_directory(place) as directory, open(_file(name, directory), "wb") as stream:
+            stream.write(text + b"\0")
+    except OSError as error:
+        raise IoError(f"The command cannot be written to {place}: {error.strerror}. Nothing was run.") from error
+    return GivenCommand(place / name)
+
+
+def _file(name: str, place: int) -> int:
+    """An empty file of this name, to be written to. Programs in a sandbox may write here as well: no link is followed.
+
+    Raises:
+        OSError
+    """
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError):
+        if _is_empty_file(os.stat(SPARE_NAME, dir_fd=place, follow_symlinks=False)):
+            os.rename(SPARE_NAME, name, src_dir_fd=place, dst_dir_fd=place)
+            # One that a pipe was put in place of just now is not waited for.
+            return os.open(name, flags | os.O_NONBLOCK, dir_fd=place)
+    return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place)
+
+
+def _is_empty_file(state: os.stat_result) -> bool:
+    ours = state.st_uid == os.geteuid() and stat.S_IMODE(state.st_mode) == 0o600
+    return stat.S_ISREG(state.st_mode) and state.st_size == 0 and state.st_nlink == 1 and ours
+
+
+# ---- What a command reads instead of the terminal --------------------------------------------------------------------
+#
+# A file of the session's own, there until its shell has opened it.
+#
+# The bytes never pass through the terminal, its log or the shell's history: only the file's path is typed. A file is
+# called after the number of the prompt at which its command is typed: once the shell is at a later one, it is left
+# over. What runs in a sandbox can put a link in the directory's place, so nothing here follows one.
+
+LEFT_S = 5.0
+"""Between looking at the prompt and typing a broker needs less: so long a file of an earlier prompt may be needed."""
+
+REMOVED_AT_ONCE = 100
+"""Files that are removed at once: what runs in a sandbox may put any number there."""
+
+
+class Stdin:
+    """The file of one command."""
+
+    def __init__(self, directory: SessionDirectory, data: bytes, *, number: int, within: bool) -> None:
+        """Write it.
+
+        Args:
+            number: of the prompt at which its command is typed.
+            within: the session is in a sandbox, which sees a part of its directory alone.
+
+        Raises:
+            IoError: it cannot be written.
+        """
+        place = directory.resolved().stdin_within if within else directory.stdin
+        self.path = place / f"{number}-{secrets.token_hex(8)}"
+        self._there = True
+        try:
+            place.mkdir(mode=0o700, exist_ok=True)
+            with open_directory(place) as fd:
+                _write(self.path.name, fd, data)
+        except OSError as error:
+            raise IoError(f"stdin cannot be handed over: {self.path} cannot be written: {error.strerror}.") from error
+
+    def remove_once_opened(self, pid: int | None) -> None:
+        """Remove it if this process, the shell, has it open."""
+        if self._there and pid and _has_open(pid, self.path):
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove it: nobody opens it any more."""
+        self._there = False
+        with suppress(OSError), open_directory(self.path.parent) as fd:
+            os.unlink(self.path.name, dir_fd=fd)
+
+
+def remove_left(directory: SessionDirectory, number: int | None = None) -> None:
+    """Remove what commands before a prompt have left, as a killed broker does; None: all, as the session is over."""
+    # Mostly there is none, as no command has read anything else: an exception would cost ten times as much.
+    places = [place for place in (directory.stdin, directory.stdin_within) if os.access(place, os.F_OK)]
+    if not places or not directory.is_there:
+        return
+    for place in places:
+        with suppress(OSError), open_directory(place) as fd, os.scandir(fd) as files:
+            for name in [each.name for each in islice(files, REMOVED_AT_ONCE)]:
+                with suppress(OSError):
+                    if number is None or _is_left(name, fd, number):
+                        os.unlink(name, dir_fd=fd)
+
+
+def _is_left(name: str, place: int, number: int) -> bool:
+    its = name.partition("-")[0]
+    earlier = not its.isdecimal() or int(its) < number
+    return earlier and time.time() - os.stat(name, dir_fd=place, follow_symlinks=False).st_mtime > LEFT_S
+
+
+def _write(name: str, place: int, data: bytes) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=place), "wb") as file:
+        file.write(data)
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    wanted = os.path.realpath(path)
+    with suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{fd}") == wanted:
+                    return True
+    return False

@@ -15,16 +15,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, get_args, get_type_hints
 
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.formats import is_newer, numbered
+from tmuxmcp.record.meta import is_newer, numbered
 
 EVENT_FORMAT = 1
 """The newest format of a line that is known here."""
@@ -443,3 +448,131 @@ class Events:
         except OSError:
             return b""
         return data[: data.rfind(b"\n") + 1]
+
+
+# ---- When persons held a session, as its events tell. Pauses are left out: nobody types in them ----------------------
+
+TMUX_TIME_S = 1.0
+"""How exactly tmux tells the time of a give-back that no broker did."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A time in which a person held a session."""
+
+    by: str
+    since: str
+    """ISO 8601, UTC; "": not known."""
+    start: int | None
+    """Size of the log then; None: nobody wrote that down."""
+    until: str = ""
+    """"": it has not ended."""
+    end: int | None = None
+    """Size of the log when its end was noticed; None: it has not ended."""
+    reason: str = ""
+    """`key`, `release`, `detach` or `timeout`."""
+
+    def covers(self, start: int, began_s: float | None) -> bool:
+        """Whether a command began in it, whose output starts at this offset.
+
+        Args:
+            began_s: when it began, in seconds since 1970; None: not known.
+        """
+        since_s, until_s = seconds_of(self.since), seconds_of(self.until)
+        if self.start is not None:
+            begins = start >= self.start
+        else:
+            begins = since_s is not None and began_s is not None and began_s >= since_s
+        ends = self.end is None or start <= self.end
+        late = until_s is not None and began_s is not None and began_s > until_s + TMUX_TIME_S
+        return begins and ends and not late
+
+
+def holdings(events: Iterable[TakenEvent | GivenBackEvent]) -> list[Holding]:
+    """The times in which persons held it, in the order in which they were written down."""
+    found: list[Holding] = []
+    for event in events:
+        if event.by == PAUSE_HOLDER:
+            continue
+        if isinstance(event, TakenEvent):
+            found.append(Holding(event.by, event.time, event.offset))
+        else:
+            _end(found, event)
+    return found
+
+
+def _end(found: list[Holding], event: GivenBackEvent) -> None:
+    for at, each in enumerate(found):
+        same = (each.by, each.since) == (event.by, event.since)
+        if same and each.end is None:
+            found[at] = replace(each, until=event.until, end=event.offset, reason=event.reason)
+            return
+        if same and (each.since or each.until == event.until):
+            return  # two brokers have written it down
+    found.append(Holding(event.by, event.since, None, event.until, event.offset, event.reason))
+
+
+def handed_back(held: Iterable[Holding]) -> list[Holding]:
+    """Those that have ended, in the order of their ends."""
+    return sorted((each for each in held if each.end is not None), key=lambda each: each.end or 0)
+
+
+# ---- A session's clock: milliseconds since it was made, and never back -----------------------------------------------
+#
+# While the machine stays up it is that of CLOCK_BOOTTIME: it goes on while the machine sleeps, and nobody sets it.
+# Behind a reboot, and for a session of which nobody wrote down when that clock began, it is the difference to
+# `created_at`.
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Booted:
+    """A moment by the clock that runs from the machine's start."""
+
+    boot_id: str = ""
+    """Which start; empty: the system does not tell."""
+    at_s: float = 0.0
+
+    @classmethod
+    def now(cls) -> tuple[Booted, float]:
+        """This moment, and the same in seconds since 1970: nothing that takes time stands between the two readings."""
+        boot_id = _boot_id()
+        if not boot_id:
+            return cls(), time.time()
+        at_s, since_1970_s = time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
+        return cls(boot_id, round(at_s, 6)), since_1970_s
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Booted:
+        """As somebody wrote it down with `vars`; no moment where it is something else."""
+        boot_id, at_s = values.get("boot_id"), values.get("at_s")
+        return cls(boot_id, at_s) if isinstance(boot_id, str) and isinstance(at_s, float) else cls()
+
+
+@cache
+def _boot_id() -> str:
+    with suppress(OSError):
+        return BOOT_ID.read_text().strip() if hasattr(time, "CLOCK_BOOTTIME") else ""
+    return ""
+
+
+class SessionClock:
+    """The clock of one session."""
+
+    def __init__(self, created_at_s: float | None, booted: Booted) -> None:
+        """Both are the moment at which the session was made, where they are known."""
+        self._created_at_s = created_at_s
+        self._booted_s = booted.at_s if booted.boot_id and booted.boot_id == _boot_id() else None
+        self._latest = 0
+
+    def now_ms(self) -> int:
+        """The time now; 0 where nobody knows when the session was made."""
+        if self._booted_s is not None:
+            found = time.clock_gettime(time.CLOCK_BOOTTIME) - self._booted_s
+        elif self._created_at_s is not None:
+            found = time.time() - self._created_at_s
+        else:
+            found = 0.0
+        self._latest = max(self._latest, int(found * 1000))
+        return self._latest

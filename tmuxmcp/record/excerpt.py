@@ -13,8 +13,7 @@ from dataclasses import replace
 from itertools import count
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
-from tmuxmcp.record.place import BEGINNING_BYTES, Place, Places
+from tmuxmcp.record.log import BEGINNING_BYTES, LOG_READ_BYTES, Place, Places, RawLog
 from tmuxmcp.terminal.emulator.redraw import shortened
 from tmuxmcp.terminal.text.plain import EDITING, PlainText, ends_full_screen, needs_grid, plain
 
@@ -230,7 +229,7 @@ class LogReader:
         row = self._places.row_of(place, self.cols, self.rows) if needs_grid(data) else 0
         version = self._places.version
         if self._colours:
-            from tmuxmcp.terminal.text.plain import ansi  # late: hardly anybody wants colours
+            from tmuxmcp.terminal.text.plain import ansi
 
             style, inside = place.style, place.inside
             text = ansi(

@@ -21,7 +21,7 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import check_directory, make_directory, write_atomically
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.formats import numbered, read_values
+from tmuxmcp.record.meta import numbered, read_values
 
 REQUESTS_FORMAT = 1
 """The newest format of both files that is known here."""

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import field, fields
-from typing import Any
+from dataclasses import field, fields, replace
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from tmuxmcp.contract.errors import Unsupported
+import psutil
+
+from tmuxmcp.contract.call import iso
+from tmuxmcp.contract.errors import IoError, Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.ownfiles import make_empty, write_atomically
-from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.formats import is_newer, numbered, read_values
+from tmuxmcp.contract.words import RecordedAs, RecordingStage
+from tmuxmcp.machine import proc
+from tmuxmcp.machine.ownfiles import make_directory, make_empty, open_file, read_text, write_atomically
+from tmuxmcp.record.directory import SessionDirectory, earlier
 
 META_FORMAT = 1
 """The newest format of `meta.json` that is known here."""
@@ -102,3 +113,360 @@ class Meta:
             return None
         meta.destroyed = bool(meta.destroyed) or directory.destroyed.exists()
         return meta
+
+
+# ---- `ended.json`: why a session was ended, by whom and when, as whoever ended it wrote it down ----------------------
+#
+# Written before the session is ended, so that every broker that finds its pane dead or gone knows why. It says nothing
+# of a session that lives on: whoever meant to end it was killed before it could.
+
+ENDED_FORMAT = 1
+"""The newest format of `ended.json` that is known here."""
+
+
+@dataclass(frozen=True)
+class WhyEnded:
+    """Why a session is ended."""
+
+    reason: str
+    """As `Reason` has it."""
+    by: str
+    """The caller who wanted it; empty: a broker, by a setting or a limit."""
+    at: str
+    """ISO 8601, UTC."""
+    why: str = ""
+    """The setting or the limit, in words."""
+
+    def save(self, directory: SessionDirectory) -> None:
+        """Write it down; a failure is no reason not to end it."""
+        if not directory.is_there or is_newer(read_values(directory.ended), ENDED_FORMAT):
+            return
+        with suppress(OSError):
+            write_atomically(directory.ended, json.dumps({**numbered(ENDED_FORMAT), **vars(self)}, indent=1))
+
+    @classmethod
+    def load(cls, directory: SessionDirectory) -> WhyEnded | None:
+        """What is written down, if it can be read."""
+        there = read_values(directory.ended)
+        words = [there.get(name, "") for name in ("reason", "by", "at", "why")]
+        known = there.get("reason") and all(isinstance(word, str) for word in words)
+        return cls(*words) if known else None
+
+
+# ---- How the start of a session's program went -----------------------------------------------------------------------
+#
+# As the launcher's step writes it down (`machine/launch/step.py`).
+
+READY, BEGUN = "ready", "begun"
+"""What `error` holds when there is none, of a session in a sandbox."""
+
+
+class Start:
+    """The files `error`, `pid` and `wrapper` of one session."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
+
+    @property
+    def report(self) -> str:
+        """What the step says: nothing yet, `READY`, `BEGUN`, or a code and a reason, on two lines."""
+        with suppress(OSError, ValueError):
+            return read_text(self._directory.report)
+        return ""
+
+    @property
+    def succeeded(self) -> bool:
+        """The step says that it becomes the program: it does so in a sandbox alone."""
+        return self.report in (READY, BEGUN)
+
+    def let_begin(self) -> None:
+        """Let the program begin that waits until its process id is known: in a sandbox of bubblewrap's."""
+        if self.pid is not None and self.report == READY:
+            with os.fdopen(open_file(self._directory.report, os.O_WRONLY | os.O_TRUNC), "w") as file:
+                file.write(BEGUN)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the program, once it is known."""
+        with suppress(OSError, ValueError):
+            return int(read_text(self._directory.pid))
+        return self._pid_within() if self.succeeded else None
+
+    @property
+    def wrappers(self) -> list[int]:
+        """Process ids of what is around the program in a sandbox of bubblewrap's: it ends with the program."""
+        with suppress(OSError, ValueError, psutil.Error):
+            outer = psutil.Process(int(read_text(self._directory.wrapper)))
+            return [outer.pid, *(child.pid for child in outer.children())]
+        return []
+
+    def _pid_within(self) -> int | None:
+        """The program, which is the first process below the two of bwrap; written down, as it may lose its parents."""
+        with suppress(psutil.Error, IndexError):
+            children = psutil.Process(self.wrappers[1]).children()
+            pid = min(children, key=lambda child: child.create_time()).pid
+            write_atomically(self._directory.pid, str(pid))
+            return pid
+        return None
+
+
+# ---- Sessions that had one name after another ------------------------------------------------------------------------
+#
+# Each is a generation, counted from 1, with a directory of its own.
+#
+# The newest is in `sessions/ID/`. Before another session takes the name, that directory becomes `sessions/ID.N/`, N
+# being its generation; numbers of generations that are no longer kept are not given again while a later one is.
+
+
+def generation_of(directory: SessionDirectory, meta: Meta | None) -> int:
+    """Which session of its name a directory holds."""
+    if directory.is_earlier:
+        return int(directory.name.rpartition(".")[2])
+    kept = max(earlier(directory), default=0)
+    return max(meta.generation if meta else 0, kept + 1)
+
+
+def kept_generations(state_dir: Path, session_id: str) -> list[int]:
+    """The generations of which something is kept, oldest first."""
+    directory = SessionDirectory.of(state_dir, session_id)
+    meta = Meta.load(directory)
+    return sorted(earlier(directory)) + ([generation_of(directory, meta)] if meta else [])
+
+
+def find(state_dir: Path, session_id: str, generation: int) -> SessionDirectory:
+    """Where a generation is kept, if it is."""
+    directory = SessionDirectory.of(state_dir, session_id)
+    newest = generation_of(directory, Meta.load(directory))
+    return directory if generation == newest else directory.beside(generation)
+
+
+# ---- Format numbers of the files that brokers of several versions share ----------------------------------------------
+#
+# `meta.json`, `marks.json`, `events.jsonl`.
+#
+# The number is the key `format`. A file without one is of format 1, and is written without one: brokers from before the
+# numbers refuse a `meta.json` with a key that they do not know.
+#
+# A file of a newer format is read as far as it is understood: keys that are not known are passed over, and those that
+# are known mean what they always did. It is never replaced, which would lose the rest.
+
+FORMAT_KEY = "format"
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty when there is none that can be read."""
+    try:
+        values = json.loads(read_text(path))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def is_newer(values: dict[str, Any], known: int) -> bool:
+    """Whether values are of a format above the one that is known here."""
+    number = values.get(FORMAT_KEY, 1)
+    return not isinstance(number, int) or number > known
+
+
+def numbered(known: int) -> dict[str, int]:
+    """What a writer of this format puts beside its values."""
+    return {FORMAT_KEY: known} if known > 1 else {}
+
+
+# ---- Who writes a session's log: its sink, as that one wrote itself down ---------------------------------------------
+
+
+class Sink(NamedTuple):
+    """The sink that last wrote down that it is there."""
+
+    number: int
+    """A pane's sinks are numbered; 0: none ever was there."""
+    alive: bool
+
+
+def sink_pid(directory: SessionDirectory) -> int | None:
+    """Process id of the sink that last wrote down that it is there."""
+    try:
+        return int(read_text(directory.sink).split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def sink_of(directory: SessionDirectory) -> Sink:
+    """Read who the sink is, and whether it still is there."""
+    try:
+        pid, number = map(int, read_text(directory.sink).split())
+    except (OSError, ValueError):
+        return Sink(0, False)
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return Sink(number, False)
+    # Process ids are used again.
+    with suppress(OSError):
+        words = proc.argv_bytes(pid)
+        ours = os.fsencode(directory.path) in words and any(word.endswith(b"/sink.sh") for word in words)
+        return Sink(number, ours)
+    return Sink(number, True)
+
+
+# ---- `recording.json`: the recording of a session that is being made, or the last one that was -----------------------
+#
+# Nothing is copied while a recording runs: the note says where it began and what is wanted, and the file is made of the
+# log when it is stopped or the session has ended, by whatever broker is there then. So a killed broker loses nothing.
+# Whoever changes the note holds `recording.lock`.
+
+RECORDING_FORMAT = 1
+"""The newest format of `recording.json` that is known here."""
+
+Keep = Literal["always", "on_failure"]
+"""Whether its file is kept whatever happens, or only if something failed."""
+
+FILM_ENDINGS: dict[RecordedAs, str] = {"cast": ".cast", "cast2": ".cast", "jsonl": ".jsonl"}
+"""Of the files for which no place was named."""
+
+FileId = tuple[int, int]
+"""Device and number of the empty file that keeps the place."""
+
+
+@dataclass(frozen=True)
+class RecordingNote:
+    """One recording."""
+
+    id: str
+    film: RecordedAs
+    path: str
+    """Where its file is to be; empty: beside the log, under `name`."""
+    name: str
+    """Of its file beside the log."""
+    place: FileId | None
+    """What keeps the place at `path`."""
+    begin: int
+    """Offset of the log at which it begins."""
+    begin_ms: int
+    """The same as a time: since the session was made."""
+    began_at: str
+    """ISO 8601, UTC."""
+    input: bool = False
+    """What is typed is part of it, where the terminal shows that."""
+    idle_limit_ms: int | None = None
+    keep: Keep = "always"
+    by: str = ""
+    """The caller who wanted it; empty: a setting."""
+    state: RecordingStage = "running"
+    end: int | None = None
+    """Offset at which it ended; None: it has not, or with the session."""
+    end_ms: int | None = None
+    with_session: bool = False
+    """It ended because the session did."""
+    saved: str = ""
+    """Where its file is; empty: in `recordings/` under `name`."""
+    bytes: int = 0
+    duration_ms: int = 0
+    events: int = 0
+    times_known: bool = True
+    approximate: bool = False
+    truncated: bool = False
+    """Its file was full before the end."""
+    tries: int = 0
+    """How often its file could not be made."""
+    note: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Its file is still to be made."""
+        return self.state in ("running", "stopped")
+
+    def file(self, directory: SessionDirectory) -> Path:
+        """Where its file is, or will be."""
+        return Path(self.saved or self.path or directory.recordings / self.name)
+
+    def save(self, directory: SessionDirectory) -> None:
+        """Write it down, on the disk.
+
+        Raises:
+            IoError: it cannot be, or a newer version has written there.
+        """
+        there = read_values(directory.recording)
+        if is_newer(there, RECORDING_FORMAT):
+            raise IoError(f"{directory.recording} was written by a newer tmuxmcp.", hint="Use that version.")
+        try:
+            if not directory.is_there:
+                raise FileNotFoundError(2, os.strerror(2))
+            write_atomically(
+                directory.recording, json.dumps({**numbered(RECORDING_FORMAT), **vars(self)}, indent=1), to_disk=True
+            )
+        except OSError as error:
+            raise IoError(f"{directory.recording} cannot be written: {error.strerror}.") from error
+
+    @classmethod
+    def load(cls, directory: SessionDirectory) -> RecordingNote | None:
+        """What is written down; None: nothing that can be read."""
+        there = read_values(directory.recording)
+        try:
+            note = cls(**{each.name: there[each.name] for each in fields(cls) if each.name in there})
+        except TypeError:
+            return None
+        return replace(note, place=_file_id(note.place))
+
+
+def _file_id(given: Any) -> FileId | None:
+    match given:
+        case [int() as device, int() as number] | (int() as device, int() as number):
+            return device, number
+    return None
+
+
+def begin_recording(
+    directory: SessionDirectory,
+    film: RecordedAs,
+    *,
+    begin: int,
+    begin_ms: int,
+    path: str = "",
+    place: FileId | None = None,
+    **more: Any,
+) -> RecordingNote:
+    """Write down that a recording begins, and keep a place for its file where none was named.
+
+    Args:
+        more: other fields of the note.
+
+    Raises:
+        IoError: it cannot be written down; nothing is left.
+    """
+    name = "" if path else reserve_beside(directory, FILM_ENDINGS[film])
+    note = RecordingNote(secrets.token_hex(4), film, path, name, place, begin, begin_ms, iso(time.time()), **more)
+    try:
+        note.save(directory)
+    except IoError:
+        if name:
+            (directory.recordings / name).unlink(missing_ok=True)
+        raise
+    return note
+
+
+def reserve_beside(directory: SessionDirectory, ending: str) -> str:
+    """Make an empty file for a recording beside the log; its name.
+
+    Raises:
+        IoError: it cannot be made.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        make_directory(directory.recordings)
+        for name in new_names(ending):
+            try:
+                os.close(os.open(directory.recordings / name, flags, 0o600))
+                return name
+            except FileExistsError:
+                continue
+    except OSError as error:
+        raise IoError(f"No file can be made in {directory.recordings}: {error.strerror}.") from error
+    raise AssertionError("there is always one more name")
+
+
+def new_names(ending: str) -> Iterator[str]:
+    """Names for a file that is made now, the first choice first."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return (f"{stamp}{f'-{number}' if number else ''}{ending}" for number in count())

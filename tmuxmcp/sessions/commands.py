@@ -17,10 +17,9 @@ from tmuxmcp.contract.latedataclass import changed, dataclass
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.holdings import Holding
+from tmuxmcp.record.events import Holding
 from tmuxmcp.record.levels import Level
-from tmuxmcp.record.log import RawLog
-from tmuxmcp.record.place import Places
+from tmuxmcp.record.log import Places, RawLog
 from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack

@@ -40,12 +40,10 @@ from tmuxmcp.machine.sandbox.project import Identity
 from tmuxmcp.machine.sandbox.sandbox import Sandbox, SandboxScope
 from tmuxmcp.machine.ssh import client as ssh
 from tmuxmcp.machine.ssh.client import THIS_MACHINE, Destination, parse
-from tmuxmcp.record.clock import Booted
 from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lock, sessions_dir
-from tmuxmcp.record.generations import generation_of
+from tmuxmcp.record.events import Booted
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.past.recordingnote import Keep, begin_recording
+from tmuxmcp.record.meta import Keep, Meta, begin_recording, generation_of
 from tmuxmcp.sessions.boundary import Boundary, allows
 from tmuxmcp.sessions.bounds import BY_BROKER, bind
 from tmuxmcp.sessions.registry import SESSION_ID, Registry

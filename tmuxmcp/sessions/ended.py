@@ -8,8 +8,8 @@ from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.results import Ended, EndReason
 from tmuxmcp.machine import cgroup
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.ending import WhyEnded
 from tmuxmcp.record.events import Events, ExitedEvent
+from tmuxmcp.record.meta import WhyEnded
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.life import EndCause, Life, State
 

@@ -16,8 +16,7 @@ import anyio
 
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound, TmuxMcpError
 from tmuxmcp.contract.follow import Change, Command, Destroyed, End, Exit, Lost, ModeChange, Printed, Resize
-from tmuxmcp.record.follow import FileFollower
-from tmuxmcp.record.log import LOG_READ_BYTES
+from tmuxmcp.record.log import LOG_READ_BYTES, FileFollower
 from tmuxmcp.sessions.look import MIN_LOOK_INTERVAL_S, Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session

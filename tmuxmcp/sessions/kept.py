@@ -16,8 +16,7 @@ from tmuxmcp.contract.errors import SessionNotFound
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.events import Events
 from tmuxmcp.record.log import LogWatcher, RawLog
-from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.sink import sink_of
+from tmuxmcp.record.meta import Meta, sink_of
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux.server import Tmux

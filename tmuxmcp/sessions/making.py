@@ -19,8 +19,7 @@ from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind
-from tmuxmcp.record.past.replaying import BlankScreen, PackedScreen, Replaying
-from tmuxmcp.record.past.story import Story, beginning
+from tmuxmcp.record.past.replaying import BlankScreen, PackedScreen, Replaying, Story, beginning
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 

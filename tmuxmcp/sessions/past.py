@@ -14,8 +14,7 @@ import anyio
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, screen_of
-from tmuxmcp.record.past.replaying import BlankScreen, PackedScreen, Replaying
-from tmuxmcp.record.past.story import Story, beginning
+from tmuxmcp.record.past.replaying import BlankScreen, PackedScreen, Replaying, Story, beginning
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.widths import version_of
 

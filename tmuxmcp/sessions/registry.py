@@ -18,11 +18,10 @@ import anyio.lowlevel
 
 from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed
 from tmuxmcp.machine import cgroup
-from tmuxmcp.record import generations
+from tmuxmcp.record import meta as generations
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher
-from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.sink import sink_of
+from tmuxmcp.record.meta import Meta, sink_of
 from tmuxmcp.sessions.life import DestroyedOnDisk, PaneGone, State
 from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.repair import Repair

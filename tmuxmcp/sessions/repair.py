@@ -17,7 +17,7 @@ import anyio
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.record.log import LogWatcher
-from tmuxmcp.record.sink import sink_of
+from tmuxmcp.record.meta import sink_of
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 

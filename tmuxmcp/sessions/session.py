@@ -29,25 +29,26 @@ from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.machine.ssh.client import SSH_FAILED, remove_control, was_cut
 from tmuxmcp.machine.witness import tty as witness
 from tmuxmcp.machine.witness.kernel import EnteredLine, KernelFacts, stopped
-from tmuxmcp.record.clock import Booted, SessionClock
-from tmuxmcp.record.cursors import Cursors
+from tmuxmcp.record.commands import remove_left
+from tmuxmcp.record.cursors import Cursors, QueuedInput, ToldCallers
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.ending import WhyEnded
-from tmuxmcp.record.events import Events, GivenBackEvent, InputEvent, LeftShellEvent, ResizedEvent, SizeUnknownEvent
+from tmuxmcp.record.events import (
+    Booted,
+    Events,
+    GivenBackEvent,
+    Holding,
+    InputEvent,
+    LeftShellEvent,
+    ResizedEvent,
+    SessionClock,
+    SizeUnknownEvent,
+    holdings,
+)
 from tmuxmcp.record.excerpt import LogReader
-from tmuxmcp.record.generations import generation_of
-from tmuxmcp.record.holdings import Holding, holdings
 from tmuxmcp.record.levels import Level
-from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, RawLog
-from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.past.recordingnote import RecordingNote
+from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, Places, RawLog
+from tmuxmcp.record.meta import Meta, RecordingNote, Start, WhyEnded, generation_of, sink_pid
 from tmuxmcp.record.past.timing import Times
-from tmuxmcp.record.pendinginput import QueuedInput
-from tmuxmcp.record.place import Places
-from tmuxmcp.record.sink import sink_pid
-from tmuxmcp.record.start import Start
-from tmuxmcp.record.stdin import remove_left
-from tmuxmcp.record.told import ToldCallers
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.distant import FarEnd

@@ -14,10 +14,9 @@ from dataclasses import replace
 
 from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.machine.launch.shells.bash import REPEATED_HOOK
-from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.levels import Level, LevelFile
+from tmuxmcp.record.levels import Checkpoint, Level, LevelFile
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.levels import LevelScan

@@ -25,8 +25,8 @@ from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.machine.delays import HELD_UP_S, Delays, minding_stops
 from tmuxmcp.machine.locks import file_system_of
 from tmuxmcp.record.log import LogWatcher, Unchanged
-from tmuxmcp.record.past.timingwriter import TimingWriter
-from tmuxmcp.record.sink import sink_of
+from tmuxmcp.record.meta import sink_of
+from tmuxmcp.record.past.timing import TimingWriter
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 

@@ -24,9 +24,7 @@ from tmuxmcp.machine.launch import shells
 from tmuxmcp.machine.launch.shells import adoption
 from tmuxmcp.readiness.adoptable import Adoptable, still_at_prompt
 from tmuxmcp.readiness.settling import UNMARKED_S
-from tmuxmcp.record.commandfile import give, place_of
-from tmuxmcp.record.commands import TypedInput
-from tmuxmcp.record.stdin import Stdin, remove_left
+from tmuxmcp.record.commands import Stdin, TypedInput, give, place_of, remove_left
 from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look

@@ -69,7 +69,7 @@ from tmuxmcp.readiness.asked import InputQuestions
 from tmuxmcp.readiness.awaited import HELD
 from tmuxmcp.readiness.matching import Matching, who_holds
 from tmuxmcp.readiness.wait import last_line
-from tmuxmcp.record.stdin import Stdin
+from tmuxmcp.record.commands import Stdin
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from tmuxmcp.contract.call import Progress
 from tmuxmcp.contract.errors import OutcomeUnknown, SessionNotFound, TmuxMcpError
-from tmuxmcp.record.commandfile import GivenCommand
-from tmuxmcp.record.commands import EndedCommand
+from tmuxmcp.record.commands import EndedCommand, GivenCommand
 from tmuxmcp.record.events import NotedEvent
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions.levels import is_replaced

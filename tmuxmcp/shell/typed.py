@@ -22,10 +22,9 @@ from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.machine.ssh.client import SSH_FAILED
 from tmuxmcp.readiness.facts import Need
 from tmuxmcp.readiness.matching import Match
-from tmuxmcp.record.commandfile import GivenCommand
+from tmuxmcp.record.commands import GivenCommand, Stdin
 from tmuxmcp.record.levels import Level
-from tmuxmcp.record.sink import sink_of
-from tmuxmcp.record.stdin import Stdin
+from tmuxmcp.record.meta import sink_of
 from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan

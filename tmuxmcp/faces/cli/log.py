@@ -20,8 +20,8 @@ from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.faces.cli.logpart import LogPart, check, part_of
 from tmuxmcp.faces.cli.logtimes import TIME_UNKNOWN, PrintedAt, SeenUntil, StampedLines, stretches
 from tmuxmcp.faces.cli.service import effective
+from tmuxmcp.record.log import Places
 from tmuxmcp.record.past.recordings import RecordedSession
-from tmuxmcp.record.place import Places
 from tmuxmcp.sessions import kept
 
 if TYPE_CHECKING:

@@ -18,22 +18,61 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.contract.errors import IoError, ResourceLimit, TmuxMcpError, all_errors
+from tmuxmcp.contract.errors import IoError, ResourceLimit, TmuxMcpError, Unsupported, all_errors
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import FilmFormat
+from tmuxmcp.machine import fonts
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.past.filmpictures import Wound, as_gif, as_svg
-from tmuxmcp.record.past.recordingnote import new_names
+from tmuxmcp.record.meta import new_names
 from tmuxmcp.record.past.recordings import RecordedSession, Stretch, times_of
+from tmuxmcp.terminal.drawing.gif import gif
 from tmuxmcp.terminal.drawing.markup import as_html
-from tmuxmcp.terminal.drawing.reel import Reel
-from tmuxmcp.terminal.film import formats as asciicast
+from tmuxmcp.terminal.drawing.picture import Painter, size_for
+from tmuxmcp.terminal.drawing.reel import Reel, moving_svg, reel
+from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmInput, FilmMarker, FilmOutput
 from tmuxmcp.terminal.film.formats import as_jsonl
 from tmuxmcp.terminal.film.player import paced
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
 from tmuxmcp.terminal.text.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.widths import counted_alike
+
+# ---- Films as pictures that move, with what that needs of this machine: Pillow and fonts -----------------------------
+
+SVG_PER_SECOND, GIF_PER_SECOND = 25, 10
+"""Pictures of one second at most: each one of a GIF takes room and time, those of an SVG share their rows."""
+
+
+Wound = Callable[[Reel], None]
+"""Told of the pictures, before they are drawn."""
+
+
+def as_svg(film: Film, wound: Wound) -> Iterator[bytes]:
+    """Give an SVG that moves, without scripts."""
+    shots = reel(film, SVG_PER_SECOND)
+    wound(shots)
+    return (piece.encode("utf-8", "replace") for piece in moving_svg(shots))
+
+
+def as_gif(film: Film, wound: Wound) -> Iterator[bytes]:
+    """Give a GIF that plays for ever.
+
+    Raises:
+        Unsupported: Pillow or a font is missing.
+    """
+    try:
+        import PIL  # noqa: F401 - only to say what is missing
+    except ImportError:
+        raise Unsupported(
+            "GIF needs Pillow, which cannot be imported.",
+            hint="Have a person install tmuxmcp again, with what it depends on. The format svg needs nothing.",
+        ) from None
+    shots = reel(film, GIF_PER_SECOND)
+    wound(shots)
+    yield from gif(shots, Painter(fonts.find(), size=size_for(shots.cols, shots.lines)))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 EXPORT_BYTES = 1 << 30
 """Of a file: four times as much as a log keeps by its default."""
@@ -66,8 +105,8 @@ def _without_pictures(write: Callable[[Film], Iterator[bytes]]) -> Write:
 
 
 FORMATS: Mapping[FilmFormat, FilmForm] = {
-    "cast": FilmForm(".cast", _without_pictures(partial(asciicast.written, version=3))),
-    "cast2": FilmForm(".cast", _without_pictures(partial(asciicast.written, version=2))),
+    "cast": FilmForm(".cast", _without_pictures(partial(formats.written, version=3))),
+    "cast2": FilmForm(".cast", _without_pictures(partial(formats.written, version=2))),
     "txt": FilmForm(".txt", _without_pictures(as_txt), timed=False),
     "ansi": FilmForm(".ansi", _without_pictures(as_ansi), timed=False),
     "html": FilmForm(".html", _without_pictures(as_html), timed=False),

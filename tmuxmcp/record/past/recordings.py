@@ -19,16 +19,23 @@ from typing import Protocol
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Events, ExitedEvent, GapEvent, InputEvent, ResizedEvent, ShownEvent
+from tmuxmcp.record.events import (
+    Booted,
+    Events,
+    ExitedEvent,
+    GapEvent,
+    InputEvent,
+    ResizedEvent,
+    SessionClock,
+    ShownEvent,
+)
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.past import replayer
 from tmuxmcp.record.past.checkpoints import Checkpoints, screen_of
-from tmuxmcp.record.past.replaying import request
-from tmuxmcp.record.past.story import Story, beginning
+from tmuxmcp.record.past.replaying import Story, beginning, request
 from tmuxmcp.record.past.timing import Times, TimingStep
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film import film

@@ -43,8 +43,7 @@ def stretch(request: dict[str, Any], passed: Any = None) -> dict[str, Any] | Non
 
     from tmuxmcp.record.directory import SessionDirectory
     from tmuxmcp.record.log import RawLog
-    from tmuxmcp.record.past.checkpoints import packed_screen, screen_of
-    from tmuxmcp.record.past.passedscreens import APART_S, count
+    from tmuxmcp.record.past.checkpoints import APART_S, count, packed_screen, screen_of
     from tmuxmcp.terminal.emulator.replay import Replay, SizeChange, beginning, blank, counted_by
 
     begun = time.process_time()
@@ -118,7 +117,7 @@ def told_screen(log: Any, offset: int, told: str | None, tmux: Any) -> Any:
 if __name__ == "__main__":
     sys.path += sys.argv[1:]
     from tmuxmcp.machine.serving import serve
-    from tmuxmcp.record.past.passedscreens import PassedScreens
+    from tmuxmcp.record.past.checkpoints import PassedScreens
 
     passed = PassedScreens()
     serve(lambda request: stretch(request, passed), FIRST_REQUEST, REPLAY_CPU_S)
