@@ -21,8 +21,8 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import NotAShell, SessionBusy
 from tmuxmcp.machine.witness import front as proven
 from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, may_adopt
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.screens import all_logged
 
 pytestmark = pytest.mark.anyio
 

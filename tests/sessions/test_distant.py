@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict, judge
-from tmuxmcp.sessions.distant import FarEnd
+from tmuxmcp.sessions.levels import FarEnd
 
 SSH = Process(7, "ssh", "S", "poll_schedule_timeout", True)
 

@@ -15,7 +15,7 @@ from tests.conftest import SLOW, stop_with_children
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness import tty as witness
 from tmuxmcp.readiness.wait import WaitCondition, wait_for
-from tmuxmcp.sessions.logged import all_logged
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 

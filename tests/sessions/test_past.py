@@ -13,9 +13,9 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, packed_screen
-from tmuxmcp.sessions import past
-from tmuxmcp.sessions.logged import all_logged
-from tmuxmcp.sessions.past import screen_at
+from tmuxmcp.record.past.replaying import Past
+from tmuxmcp.sessions import screens
+from tmuxmcp.sessions.screens import all_logged, screen_at
 
 pytestmark = pytest.mark.anyio
 
@@ -180,7 +180,7 @@ async def test_with_a_checkpoint_the_head_is_not_missed(broker: Broker) -> None:
     between = await screen_at(session, middle)
     Checkpoints(session.directory).add(RecordKind.SCREEN, middle, packed_screen(between), cost_ms=1, happened=0)
     broker.registry.past.close()
-    broker.registry.past = session.past = past.Past()
+    broker.registry.past = session.past = Past()
     done("fallocate", "-p", "-o", "0", "-l", "65536", str(session.log.path))
     again = await screen_at(session, ran.end_offset)
     assert again == exact
@@ -228,8 +228,8 @@ async def test_a_look_that_takes_long_goes_on_at_the_next_one(broker: Broker, mo
     await broker.create_session("bash", name="a")
     end = (await broker.run("seq 200000", "a", timeout_ms=int(60_000 * SLOW))).end_offset
     session = broker.registry.sessions["a"]
-    monkeypatch.setattr(past, "STRETCH_S", 0)
-    monkeypatch.setattr(past, "PAST_LOOK_S", 0.01)
+    monkeypatch.setattr(screens, "STRETCH_S", 0)
+    monkeypatch.setattr(screens, "PAST_LOOK_S", 0.01)
     tries = 0
     written = Checkpoints(session.directory)
 
@@ -255,6 +255,6 @@ async def test_a_process_that_dies_is_an_error_and_not_a_hang(broker: Broker, tm
     crash = tmp_path / "crash.py"
     crash.write_text("raise SystemExit")
     broker.registry.past.close()
-    broker.registry.past._replaying.script = crash
+    broker.registry.past.replaying.script = crash
     with pytest.raises(IoError, match="cannot be replayed"):
         await screen_at(session, end)

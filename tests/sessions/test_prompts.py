@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tmuxmcp.sessions.prompts import MOST_PROGRAMS, REMEMBERED_PROMPTS, SeenPrompts
+from tmuxmcp.sessions.look import MOST_PROGRAMS, REMEMBERED_PROMPTS, SeenPrompts
 
 
 def test_a_prompt_is_known_again_with_other_digits_and_paths():

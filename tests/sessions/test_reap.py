@@ -20,8 +20,8 @@ from tmuxmcp.contract.requests import RequestUserInput, Run, Send
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.sessions.inputrequests import settle, waiting
 from tmuxmcp.sessions.life import EndCause
-from tmuxmcp.sessions.reap import ORPHAN_IDLE_S, AgeLimits, DueEnd, SessionAge, due
 from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.retention import ORPHAN_IDLE_S, AgeLimits, DueEnd, SessionAge, due
 
 pytestmark = pytest.mark.anyio
 

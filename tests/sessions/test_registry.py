@@ -12,7 +12,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.record.cursors import ToldCommands
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.life import EndCause
-from tmuxmcp.sessions.reap import AgeLimits, end_idle
+from tmuxmcp.sessions.retention import AgeLimits, end_idle
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane

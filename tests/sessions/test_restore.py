@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.sessions.restore import ran_a_command
+from tmuxmcp.sessions.retention import ran_a_command
 
 
 @pytest.mark.parametrize(

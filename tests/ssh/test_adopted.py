@@ -17,9 +17,9 @@ from tests.ssh.test_sessions import LONG, end, make, send
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness.kernel import InputWait, Verdict
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
-from tmuxmcp.sessions.distant import FarEnd
+from tmuxmcp.sessions.levels import FarEnd
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell import arriving
+from tmuxmcp.shell import adopting
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
 
@@ -114,7 +114,7 @@ async def test_one_late_answer_hinders_no_adoption(broker: Broker, box: Box, mon
 
     heard = FarEnd.look
     monkeypatch.setattr(FarEnd, "look", look)
-    monkeypatch.setattr(arriving, "wait_for", comes)
+    monkeypatch.setattr(adopting, "wait_for", comes)
     made = await broker.create_session(host=f"{box.user()}box", ready_timeout_ms=LONG)
     assert (made.ready, made.note, late) == (True, None, 0)
     ran = await broker.run("exit 3", session_id=made.session_id)

@@ -45,20 +45,19 @@ from tmuxmcp.readiness.watch import Changed, SessionWatch
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.notedcalls import NotedCall
-from tmuxmcp.sessions import identity, lease, reap
-from tmuxmcp.sessions.boundary import Boundary
+from tmuxmcp.sessions import lease
+from tmuxmcp.sessions import noting as identity
+from tmuxmcp.sessions import retention as reap
+from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Follow
 from tmuxmcp.sessions.life import EndCause
-from tmuxmcp.sessions.making import CheckpointMaker
 from tmuxmcp.sessions.noting import IdempotentCall
-from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.repair import Repair
-from tmuxmcp.sessions.restore import NotRestored, Restoration
-from tmuxmcp.sessions.retention import RetentionWish
+from tmuxmcp.sessions.registry import Registry, Repair
+from tmuxmcp.sessions.retention import NotRestored, Restoration, RetentionWish
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.statusline import StatusLine
-from tmuxmcp.sessions.timekeeper import SizesSeen, Timekeeper
+from tmuxmcp.sessions.timekeeper import CheckpointMaker, SizesSeen, Timekeeper
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.held import Lease

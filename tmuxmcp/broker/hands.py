@@ -15,7 +15,8 @@ import anyio
 from tmuxmcp.broker.sending import Typing, commands_of, own_sequences, with_room
 from tmuxmcp.contract.errors import PermissionDenied, TmuxFailed
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.sessions import lease, pausing
+from tmuxmcp.sessions import lease
+from tmuxmcp.sessions import lease as pausing
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.sequence import KeySequence, Text, one_newline

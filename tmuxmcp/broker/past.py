@@ -15,8 +15,7 @@ from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, Timed
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.readiness import nextprompt
 from tmuxmcp.sessions import commandresults
-from tmuxmcp.sessions.past import screen_at
-from tmuxmcp.sessions.screens import NOTHING_SHOWN, ShownScreen
+from tmuxmcp.sessions.screens import NOTHING_SHOWN, ShownScreen, screen_at
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.capture import KnownRows
 from tmuxmcp.terminal.emulator.redraw import sgr

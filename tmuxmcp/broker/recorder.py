@@ -33,8 +33,8 @@ from tmuxmcp.record.past import exporting
 from tmuxmcp.record.past.exporting import ExportOptions
 from tmuxmcp.record.past.recordings import Stretch
 from tmuxmcp.sessions.life import State
-from tmuxmcp.sessions.past import screen_at
-from tmuxmcp.sessions.restore import ran_a_command
+from tmuxmcp.sessions.retention import ran_a_command
+from tmuxmcp.sessions.screens import screen_at
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 

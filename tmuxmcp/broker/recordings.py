@@ -22,7 +22,7 @@ from tmuxmcp.record.past import exporting
 from tmuxmcp.record.past.exporting import Exported, ExportOptions
 from tmuxmcp.record.past.recordings import RecordedSession, Stretch, WantedStretch
 from tmuxmcp.sessions import commandresults
-from tmuxmcp.sessions.past import screen_at
+from tmuxmcp.sessions.screens import screen_at
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.snapshot import Snapshot
 

@@ -15,10 +15,10 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import session_environment
 from tmuxmcp.readiness import nextprompt
-from tmuxmcp.sessions import restore
-from tmuxmcp.sessions.boundary import Boundary
+from tmuxmcp.sessions import retention as restore
+from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
-from tmuxmcp.sessions.restore import NotRestored, Restoration
+from tmuxmcp.sessions.retention import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
 
 

@@ -22,9 +22,9 @@ from tmuxmcp.readiness import nextprompt
 from tmuxmcp.readiness.matching import line_of_cursor
 from tmuxmcp.readiness.wait import WaitCondition
 from tmuxmcp.record.commands import TypedInput
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
 from tmuxmcp.shell.key import end_listening

@@ -27,12 +27,12 @@ from tmuxmcp.readiness.matching import line_of_cursor, takes_pastes
 from tmuxmcp.readiness.settling import ESCAPE_S
 from tmuxmcp.readiness.wait import WaitCondition
 from tmuxmcp.record.commands import TypedInput
+from tmuxmcp.sessions.commands import one_line
 from tmuxmcp.sessions.levels import program_of
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.sessions.showninput import one_line
 from tmuxmcp.shell import adopting
 from tmuxmcp.shell.key import end_listening
 from tmuxmcp.shell.sequence import KeySequence, Text, ends_with_newline, items_of, text_of

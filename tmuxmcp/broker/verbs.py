@@ -37,15 +37,15 @@ from tmuxmcp.readiness.finding import certain
 from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions import commandresults, lease
-from tmuxmcp.sessions.boundary import Boundary
+from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.end import drained, end_processes, signal_group, signal_session
 from tmuxmcp.sessions.life import EndCause, State
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.restore import NotRestored, Restoration
+from tmuxmcp.sessions.retention import NotRestored, Restoration
+from tmuxmcp.sessions.screens import resize
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.sessions.sizes import resize
 from tmuxmcp.shell import adopting, run, takeup
 from tmuxmcp.shell.arriving import arrive
 from tmuxmcp.shell.startup import first_look, first_note, refuse_first_input, start_up

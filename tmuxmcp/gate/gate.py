@@ -41,7 +41,7 @@ from tmuxmcp.machine.secretvalue import notify
 from tmuxmcp.machine.ssh.client import parse
 from tmuxmcp.record.log import wake
 from tmuxmcp.sessions import lease
-from tmuxmcp.sessions.boundary import allows
+from tmuxmcp.sessions.bounds import allows
 from tmuxmcp.terminal.text.plain import sanitize
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.restore import NotRestored, Restoration
+from tmuxmcp.sessions.retention import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.secretreader import SecretReader
 

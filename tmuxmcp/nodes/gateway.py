@@ -48,7 +48,7 @@ from tmuxmcp.nodes import ids, placing
 from tmuxmcp.nodes.names import check_node, fleet_id, split
 from tmuxmcp.nodes.repeating import may_repeat
 from tmuxmcp.nodes.transport import Machine, Transport, VisitAnswer
-from tmuxmcp.sessions import identity
+from tmuxmcp.sessions import noting as identity
 
 if TYPE_CHECKING:
     from tmuxmcp.contract.settings import BrokerSettings

@@ -16,8 +16,8 @@ from tmuxmcp.contract.results import Outcome
 from tmuxmcp.readiness.adoptable import note_prompt
 from tmuxmcp.readiness.matching import who_holds
 from tmuxmcp.sessions.commands import shell_is_back
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 

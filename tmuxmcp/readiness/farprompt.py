@@ -13,8 +13,8 @@ from tmuxmcp.machine.launch.shells import BY_FILE
 from tmuxmcp.machine.witness.far import FarFacts
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, before_cursor, unmoved
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import PROMPT_SIGNS, may_be_prompt
 from tmuxmcp.tmux import panes

@@ -10,8 +10,8 @@ from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.facts import Conclusion, Facts, Judge, LastLine, Logged, Marks, Need, NewLine
 from tmuxmcp.readiness.facts import certain as is_certain
 from tmuxmcp.readiness.matching import Prompt, draws, line_of_cursor, line_since, puts_cursor, takes_pastes
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 

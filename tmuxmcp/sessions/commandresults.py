@@ -15,8 +15,8 @@ from tmuxmcp.machine.witness.tty import has_stopped
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.cursors import ToldCommands
 from tmuxmcp.sessions.commands import Command, shell_is_back
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import may_be_prompt
 

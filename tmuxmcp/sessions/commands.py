@@ -8,16 +8,19 @@ ours, and where the shell does not tell what it ran the line editor's echo, say 
 from __future__ import annotations
 
 import re
+import time
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 
+from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.latedataclass import changed, dataclass
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Holding
+from tmuxmcp.record.events import Events, Holding, ShownEvent
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import Places, RawLog
 from tmuxmcp.sessions.life import State
@@ -544,3 +547,86 @@ def _clean(text: str | None) -> str | None:
         return None
     text = sanitize(text.encode("utf-8", "replace").decode())[0]
     return text if len(text) <= LONGEST_TEXT + 1 else text[:LONGEST_TEXT] + "…"
+
+
+# ---- What was typed into a session -----------------------------------------------------------------------------------
+#
+# For a recording that wants it: written down once the terminal has shown it.
+#
+# A secret that is typed while echo is off is never shown, so it is never written down, whatever was thought of the
+# terminal when it was typed. Until it is shown it is in memory only: a killed broker forgets it.
+
+INPUT_CHARS = 4096
+"""Characters of one input that are written down; of a longer one only the size is."""
+
+MOST_WAITING = 64
+"""Inputs that the terminal has not shown yet."""
+
+_NAMED_KEY_TEXT = {"Enter": "\r", "KPEnter": "\r", "Tab": "\t", "Escape": "\x1b", "BSpace": "\x7f"}
+_CONTROL_KEY_TEXT = {f"C-{chr(ord('a') + at)}": chr(at + 1) for at in range(26)}
+KEYS_SEND = _NAMED_KEY_TEXT | _CONTROL_KEY_TEXT
+"""Keys that send the same in every terminal mode, and what they send."""
+
+
+@dataclass(frozen=True)
+class _AwaitedEcho:
+    at_s: float
+    offset: int
+    text: str
+
+
+def one_line(text: str, keys: Iterable[str]) -> str | None:
+    """What a text and keys behind it send; None: more than one line, whose rest another program may read.
+
+    Args:
+        keys: tmux's names.
+    """
+    sent = [KEYS_SEND.get(key) for key in keys]
+    if None in sent:
+        return None
+    whole = text.replace("\n", "\r") + "".join(filter(None, sent))
+    return None if "\r" in whole[:-1] else whole
+
+
+class ShownInput:
+    """Of one session."""
+
+    def __init__(self, log: RawLog, events: Events) -> None:
+        self._log, self._events = log, events
+        self._waiting: deque[_AwaitedEcho] = deque(maxlen=MOST_WAITING)
+
+    def note_typed(self, offset: int, text: str) -> None:
+        """Take note of what was typed just now, where the terminal shows what is typed.
+
+        Args:
+            offset: size of the log before.
+        """
+        if text and len(text) <= INPUT_CHARS:
+            self._waiting.append(_AwaitedEcho(time.time(), offset, text))
+
+    def write_shown(self, cols: int, rows: int) -> None:
+        """Write down what the terminal has shown by now; what it does not show is forgotten later."""
+        waiting, self._waiting = self._waiting, deque(maxlen=MOST_WAITING)
+        for each in waiting:
+            data = self._log.read(each.offset, ECHO_LIMIT)
+            if is_in(each.text, plain(data, cols, rows).text):
+                self._events.append(ShownEvent(iso(each.at_s), each.offset, each.text))
+            elif len(data) < ECHO_LIMIT:
+                self._waiting.append(each)
+
+
+def is_in(typed: str, shown: str) -> bool:
+    """Whether each line of what was typed was shown, one behind the other."""
+    seen, at = _visible(shown), 0
+    for line in typed.replace("\r", "\n").split("\n"):
+        wanted = _visible(line)
+        at = seen.find(wanted, at)
+        if at < 0:
+            return False
+        at += len(wanted)
+    return True
+
+
+def _visible(text: str) -> str:
+    """Without what a terminal or a line editor changes: blanks, wrapping, control characters."""
+    return "".join(char for char in text if char.isprintable() and not char.isspace())

@@ -44,8 +44,7 @@ from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lo
 from tmuxmcp.record.events import Booted
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Keep, Meta, begin_recording, generation_of
-from tmuxmcp.sessions.boundary import Boundary, allows
-from tmuxmcp.sessions.bounds import BY_BROKER, bind
+from tmuxmcp.sessions.bounds import BY_BROKER, Boundary, allows, bind
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes

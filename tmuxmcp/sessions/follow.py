@@ -19,8 +19,8 @@ from tmuxmcp.contract.follow import Change, Command, Destroyed, End, Exit, Lost,
 from tmuxmcp.record.log import LOG_READ_BYTES, FileFollower
 from tmuxmcp.sessions.look import MIN_LOOK_INTERVAL_S, Look
 from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.screens import snapshot_of
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.sessions.snapshots import snapshot_of
 from tmuxmcp.terminal.marks import Finished
 from tmuxmcp.terminal.snapshot import Snapshot
 

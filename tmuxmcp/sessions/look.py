@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import anyio
 import psutil
@@ -25,7 +25,7 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Foreground, Mode
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells.record import Shell
-from tmuxmcp.machine.witness import tty as time_outs
+from tmuxmcp.machine.witness import tty
 from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, InputWait, KernelFacts, Verdict
 from tmuxmcp.machine.witness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level
@@ -33,7 +33,7 @@ from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions.levels import LevelScan, has_terminal, shell_at
 from tmuxmcp.sessions.life import OVER_STATES, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
-from tmuxmcp.terminal.modes import ModeFacts, mode_of
+from tmuxmcp.terminal.modes import ModeFacts, mode_of, shape
 from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.tmux.panes import Pane
 
@@ -291,7 +291,7 @@ class Look(Scan):
         if facts.canonical or facts.echo or facts.unread or facts.writing:
             return False
         with suppress(proc.ThreadRuns):
-            time_out_s = time_outs.of(f"/proc/{self.shell_pid}")
+            time_out_s = tty.of(f"/proc/{self.shell_pid}")
             return time_out_s is not None and time_out_s <= EDITOR_SLEEPS_S
         return False
 
@@ -438,3 +438,53 @@ class Looks(Generic[Seen]):
 def printable(text: str) -> str:
     """Text from the system, safe for JSON: undecodable bytes replaced."""
     return os.fsencode(text).decode("utf-8", "replace")
+
+
+# ---- Prompts that were seen at rest ----------------------------------------------------------------------------------
+#
+# By the program in front: the last line, whose digits, paths and times may change.
+
+MOST_PROGRAMS, REMEMBERED_PROMPTS = 4, 8
+"""So many programs, and prompts of each, are remembered: those that were seen last."""
+
+
+class _SeenPrompt(NamedTuple):
+    line: str
+    edits: bool
+
+
+class SeenPrompts:
+    """What the prompts of a session's programs look like."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, dict[str, _SeenPrompt]] = {}
+        """By process id: shapes, each with the line as it was last seen."""
+
+    def learn(self, pid: int, line: str, edits: bool) -> None:
+        """Remember the line at which a program rests, if it may be a prompt: progress and questions are none.
+
+        Args:
+            edits: a line editor showed itself with it.
+        """
+        looks = shape(line)
+        if not looks:
+            return
+        prompts = self._seen.pop(pid, {})
+        prompts.pop(looks, None)
+        self._seen[pid] = prompts | {looks: _SeenPrompt(line, edits)}
+        _keep_last(self._seen, MOST_PROGRAMS)
+        _keep_last(self._seen[pid], REMEMBERED_PROMPTS)
+
+    def knows(self, pid: int, line: str, edits: bool) -> bool:
+        """Whether this line looks like a prompt of that program; with a line editor, if that showed itself with it."""
+        seen = self._seen.get(pid, {}).get(shape(line))
+        return seen is not None and (edits or not seen.edits)
+
+    def begins(self, pid: int, line: str) -> bool:
+        """Whether a prompt of that program, as it was last seen, begins this line."""
+        return any(line.startswith(seen.line) for seen in self._seen.get(pid, {}).values())
+
+
+def _keep_last(found: dict[int, dict[str, _SeenPrompt]] | dict[str, _SeenPrompt], most: int) -> None:
+    while len(found) > most:
+        del found[next(iter(found))]  # type: ignore[arg-type]  # a key of its own

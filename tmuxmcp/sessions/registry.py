@@ -9,27 +9,37 @@ import json
 import logging
 import os
 import re
+import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import anyio
 import anyio.lowlevel
+import psutil
 
-from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed
+from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed, TmuxMcpError
 from tmuxmcp.machine import cgroup
+from tmuxmcp.machine.launch import launch
 from tmuxmcp.record import meta as generations
 from tmuxmcp.record.directory import SessionDirectory, directories
-from tmuxmcp.record.log import LogWatcher
+from tmuxmcp.record.events import Events
+from tmuxmcp.record.log import LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta, sink_of
+from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.sessions.life import DestroyedOnDisk, PaneGone, State
-from tmuxmcp.sessions.past import Past
-from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
+
+if TYPE_CHECKING:
+    from tmuxmcp.terminal.text.logtext import LogText
 
 log = logging.getLogger(__name__)
 
@@ -281,3 +291,211 @@ class Registry:
         for session in self.sessions.values():
             session.close()
         self.past.close()
+
+
+# ---- What is kept of a session ---------------------------------------------------------------------------------------
+#
+# Whatever became of it: its directory read without tmux, without starting anything.
+#
+# Running, ended, lost, destroyed, or an earlier one of the same name (`ID.1`): the log is the same file in each case.
+
+KEPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]+)?\Z")
+"""A session id, or that and the generation of an earlier session."""
+
+SERVER_ANSWERS_S = 2
+"""A server that takes longer to answer is there."""
+
+
+def find(state_dir: Path, name: str, owner: str = "") -> Session:
+    """The session as its files tell it, without a pane.
+
+    Args:
+        name: a directory in `sessions`: an id, or `ID.1` for an earlier session of that name.
+        owner: without a name, the newest default session of this caller is meant.
+
+    Raises:
+        SessionNotFound: nothing is kept under this name.
+    """
+    directory = directory_of(state_dir, name, owner)
+    meta = Meta.load(directory) or Meta(directory.name, "", [], "", "", "", False, "/", 80, 24, 0)
+    meta.cols, meta.rows = _last_size(directory, meta)
+    return Session.open(Tmux(state_dir), LogWatcher(inotify=False), directory, meta, None)
+
+
+def directory_of(state_dir: Path, name: str, owner: str = "") -> SessionDirectory:
+    """The directory of a session; arguments and errors as of `find`."""
+    directory = SessionDirectory.of(state_dir, name) if name else _newest_of(state_dir, owner)
+    if KEPT_NAME.match(name or directory.name) and directory.log.exists():
+        return directory
+    kept = sorted(each.name for each in directories(state_dir, SessionDirectory.log))
+    raise SessionNotFound(
+        f"Nothing is kept of a session {name!r}." if name else "There is no default session.",
+        hint=f"There are: {', '.join(kept) or 'none'}.",
+        session_id=name,
+    )
+
+
+def text_of(session: Session, *, last_state: bool) -> LogText:
+    """What makes lines of text of a session's log."""
+    from tmuxmcp.terminal.text.logtext import LogText  # late: whoever opens a broker needs none
+
+    version = version_of(session.meta.tmux) or OLDEST_VERSION
+    return LogText(session.cols, session.rows, last_state=last_state, version=version)
+
+
+def _newest_of(state_dir: Path, owner: str) -> SessionDirectory:
+    metas = [(each, Meta.load(each)) for each in directories(state_dir, SessionDirectory.meta)]
+    own = [(meta.created_at, directory.name) for directory, meta in metas if meta and meta.owner == owner]
+    return SessionDirectory.of(state_dir, max(own, default=("", "-"))[1])
+
+
+def _last_size(directory: SessionDirectory, meta: Meta) -> tuple[int, int]:
+    """Columns and rows after the last resize."""
+    resizes = Events(directory).resizes()
+    return (resizes[-1].cols, resizes[-1].rows) if resizes else (meta.cols, meta.rows)
+
+
+def server_seems_running(state_dir: Path) -> bool:
+    """Whether there may be a tmux server, with sessions: one runs that we started, or something listens."""
+    tmux = Tmux(state_dir)
+    if tmux.running_pid() is not None:
+        return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(SERVER_ANSWERS_S)
+        try:
+            probe.connect(str(tmux.socket))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:  # it is busy, or nobody knows
+            return True
+    return True
+
+
+def seems_running(session: Session) -> bool:
+    """Whether its tmux server, and its program or what writes its log, may still be there; only tmux knows it."""
+    if session.tmux.running_pid() is None:
+        return False
+    if sink_of(session.directory).alive:
+        return True
+    return bool(session.pid and psutil.pid_exists(session.pid))
+
+
+def start_of_tail(log: RawLog, end: int, lines: int) -> int:
+    """Offset at which the last `lines` raw lines before `end` begin."""
+    at, head, piece = end, log.head(), 1 << 16
+    ended = end > head and log.read(end - 1, 1) == b"\n"
+    wanted = lines + ended
+    while at > head and wanted > 0:
+        begin = max(at - piece, head)
+        data = log.read(begin, at - begin)
+        position = len(data)
+        while wanted > 0 and (position := data.rfind(b"\n", 0, position)) >= 0:
+            wanted -= 1
+            if wanted == 0:
+                return begin + position + 1
+        at = begin
+    return at if wanted > 0 else end
+
+
+# ---- Notices that a session's output is no longer recorded, and mends it ---------------------------------------------
+#
+# A killed sink, a full disk or a script's own `pipe-pane` loses output without a word. Whoever closes a log is told
+# by inotify; then either the pane has ended, or the sink is put back. The new sink writes the gap down, for every
+# reader: sinks are numbered, and all but a session's first begin with a gap.
+
+SINK_AGAIN_S = (0.0, 0.2, 1.0, 5.0)
+"""How long to wait before the sink is put back: a full disk must not become a loop."""
+
+CALM_S = 30.0
+"""After so long without a repair the next one is immediate again."""
+
+STARTING_S = 2.0
+"""How long a new sink may take to write down that it is there, and an old one to write what it still has."""
+
+
+class Repair:
+    """The watch over all sinks of one broker."""
+
+    def __init__(self, watcher: LogWatcher, session_of: Callable[[Path], Session | None], log_max_bytes: int) -> None:
+        self._watcher = watcher
+        self._session_of = session_of
+        self._log_max_bytes = log_max_bytes
+        self._mended: dict[Path, tuple[int, float]] = {}
+        """By log: how often its sink was put back, and when last."""
+        self._looked_at: set[Path] = set()
+        self._again: set[Path] = set()
+
+    async def run(self) -> None:
+        """Mend until cancelled; a session that has to wait holds up no other."""
+        async with anyio.create_task_group() as task_group:
+            while True:
+                await self._watcher.closed.wait()
+                self._watcher.closed = anyio.Event()
+                paths, self._watcher.closed_paths = self._watcher.closed_paths, set()
+                for path in paths:
+                    if path in self._looked_at:
+                        self._again.add(path)
+                    else:
+                        self._looked_at.add(path)
+                        task_group.start_soon(self._look_at, path)
+
+    async def _look_at(self, path: Path) -> None:
+        try:
+            while True:
+                self._again.discard(path)
+                session = self._session_of(path)
+                if session is None or session.exited:
+                    self._mended.pop(path, None)
+                    break
+                try:
+                    await self._mend_in_time(path, session)
+                except TmuxMcpError as error:
+                    log.warning("session %s: its output may not be recorded: %s", session.id, error)
+                    self._again.add(path)
+                    await anyio.sleep(SINK_AGAIN_S[-1])
+                except Exception:  # one session's oddity must not end the broker
+                    log.exception("session %s: its output may not be recorded", session.id)
+                if path not in self._again:
+                    break
+        finally:
+            self._looked_at.discard(path)
+
+    async def _mend_in_time(self, path: Path, session: Session) -> None:
+        if await needs_mending(session):
+            times, at = self._mended.get(path, (0, 0.0))
+            if time.monotonic() - at > CALM_S:
+                times = 0
+            await anyio.sleep(SINK_AGAIN_S[min(times, len(SINK_AGAIN_S) - 1)])
+            self._mended[path] = (times + 1, time.monotonic())
+            await self.mend(session, self._log_max_bytes)
+        session.growth.wake_all()
+
+    @staticmethod
+    async def mend(session: Session, log_max_bytes: int) -> None:
+        """Put the sink back if it is gone."""
+        if not await needs_mending(session):
+            return
+        assert session.pane
+        number = max(session.pane.sink, sink_of(session.directory).number) + 1
+        sink = launch.sink_argv(session.directory.path, log_max_bytes, number)
+        if await panes.pipe_again(session.tmux, session.pane, sink, number):
+            log.warning("session %s: output was not recorded for a moment; its sink is back", session.id)
+        await session.refresh()
+        session.growth.wake_all()
+
+
+async def needs_mending(session: Session) -> bool:
+    """Whether a running program's output goes elsewhere than to the log."""
+    pane = None
+    with anyio.move_on_after(STARTING_S):
+        while True:
+            pane = await session.refresh()
+            if pane is None or pane.dead:
+                return False
+            number, alive = sink_of(session.directory)
+            if pane.piped and alive:
+                return False
+            if not alive and (not pane.piped or number == pane.sink):
+                return True
+            await anyio.sleep(0.005)  # the new one is about to write down its number, or the old one ends
+    return True

@@ -6,18 +6,28 @@ bounded: whoever comes with an id that is no longer known is shown the whole scr
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from hashlib import blake2b
 
+import anyio
+
+from tmuxmcp.contract.call import begin
+from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, pack, screen_of
+from tmuxmcp.record.past.replaying import BlankScreen, Key, PackedScreen, Story, beginning
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.emulator.capture import Capture, KnownRows, Styled
+from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT, Capture, KnownRows, Styled, looked
 from tmuxmcp.terminal.emulator.redraw import changed_rows
-from tmuxmcp.terminal.widths import TmuxVersion
+from tmuxmcp.terminal.snapshot import Snapshot
+from tmuxmcp.terminal.widths import TmuxVersion, version_of
 from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.control import command
+from tmuxmcp.tmux.panes import Pane
 
 SHOWN_KEPT_BYTES = 8 * 1024 * 1024
 """Size of all screens that are kept: about 1,000 usual ones."""
@@ -149,3 +159,228 @@ def change(before: ShownScreen | None, now: ShownScreen, since: str) -> ScreenCh
             return ScreenChange(rows, None if rows else "No row has changed.")
         why = "most of it has changed"
     return ScreenChange(None, f"This is the whole screen: {why}.")
+
+
+# ---- The screen of a session as a Snapshot at an exact offset of its log ---------------------------------------------
+#
+# To go on from with the bytes behind it.
+
+SNAPSHOT_RETRY_PAUSES_S = (0, 0.005, 0.01, 0.02, 0.04, 0.08)
+"""Between attempts to find a moment in which nothing is printed."""
+
+REBUILT_BYTES = 64 * 1024
+"""Of a session that prints without a pause, so much is drawn anew: a hundred screens of text; 0.1 s of work."""
+
+
+async def snapshot_of(session: Session) -> Snapshot:
+    """What the session shows now.
+
+    tmux tells the screen but not which bytes made it: it is asked until nothing was printed around its answer. The
+    screen of a session that prints without a pause, or whose pane is gone, is drawn from the end of its log.
+    """
+    for pause_s in SNAPSHOT_RETRY_PAUSES_S:
+        await anyio.sleep(pause_s)
+        if session.pane is None:
+            break
+        found = await _told_by_tmux(session)
+        if found:
+            return found
+    return _drawn_from_log(session)
+
+
+async def _told_by_tmux(session: Session) -> Snapshot | None:
+    from tmuxmcp.terminal.emulator.seed import TAIL_BYTES, seed  # late: it brings the emulator
+
+    assert session.pane
+    size = session.log.size()
+    printed = await panes.capture_both_screens(session.tmux, session.pane, SCREEN_STATE_FORMAT)
+    if not printed or not await all_logged(session, size):
+        return None
+    begin, told = max(session.log.head(), size - TAIL_BYTES), looked(printed)
+    tail = session.log.read(begin, size - begin)
+    return seed(told["facts"], told["screen"], told["under"], tail, size, session.screen_rows.version)
+
+
+def _drawn_from_log(session: Session) -> Snapshot:
+    from tmuxmcp.terminal.emulator.replay import (  # late: it brings the emulator
+        Replay,
+        SizeChange,
+        beginning,
+        blank,
+        counted_by,
+    )
+
+    end = session.log.size()
+    start = max(session.log.head(), end - REBUILT_BYTES)
+    size = (session.meta.cols, session.meta.rows) if start == 0 else (session.cols, session.rows)
+    resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
+    version = version_of(session.meta.tmux)
+    begin = counted_by(beginning(*size, start) if start else blank(*size), version)
+    replay = Replay(begin, resizes, session.gaps(start, end))
+    for data in session.log.pieces(start, end):
+        replay.feed(data)
+    return replay.snapshot()
+
+
+# ---- Changes of a terminal's size, written down with what tmux showed right after them -------------------------------
+#
+# tmux wraps the lines of the main screen anew, and takes lines back from its history: only tmux knows what is shown
+# then. It tells that in the same breath in which it changes the size. To which offset of the log that belongs is known
+# if the screen did not change since a moment at which the log held everything.
+
+SIZE_RETRY_PAUSES_S = (0, 0.005, 0.01, 0.02)
+"""Between attempts to find a moment in which nothing is printed."""
+
+LOCK_PAUSES_S = (0, 0.002, 0.005, 0.01, 0.02)
+"""Between attempts to write, while somebody else does."""
+
+
+async def resize(session: Session, pane: Pane, cols: int, rows: int) -> bool:
+    """Change the size, and write it down; False when the pane is gone.
+
+    Of a session that prints without a pause, nothing but the size is written down.
+    """
+    if unnoticed := session.resized_unnoticed:
+        session.events.append(unnoticed)
+    before, size = await _at_rest(session, pane)
+    begin()
+    looks = await panes.resize_window(session.tmux, pane, cols, rows, SCREEN_STATE_FORMAT)
+    if looks is None:
+        return False
+    if before is None or looks[0] != before:
+        session.write_resize(cols, rows)
+        return True
+    await _keep(session, size, looks[1])
+    session.write_resize(cols, rows, size)
+    return True
+
+
+async def _at_rest(session: Session, pane: Pane) -> tuple[list[str] | None, int]:
+    """What tmux shows of everything that the log holds, and how much that is; None: it prints all the time."""
+    for pause_s in SIZE_RETRY_PAUSES_S:
+        await anyio.sleep(pause_s)
+        size = session.log.size()
+        shown = await panes.capture_both_screens(session.tmux, pane, SCREEN_STATE_FORMAT)
+        if shown is None:
+            return None, size
+        if await all_logged(session, size):
+            return shown, size
+    return None, 0
+
+
+async def _keep(session: Session, offset: int, printed: list[str]) -> None:
+    """Write down what tmux told, before the change of size itself: who sees that looks for this."""
+    told, checkpoints = pack(looked(printed)), Checkpoints(session.directory)
+    for pause_s in LOCK_PAUSES_S:
+        await anyio.sleep(pause_s)
+        if checkpoints.add(RecordKind.TOLD, offset, told, cost_ms=0, happened=0):
+            return
+
+
+# ---- Whether a session's log holds all that was printed: what a program prints takes a moment to get there -----------
+
+
+async def all_logged(session: Session, size: int) -> bool:
+    """Whether the log, of this size, holds everything that was printed until now.
+
+    What a program prints goes through tmux and then the sink. When tmux has answered, it has read what lay there for
+    it; its second answer comes after it has passed that on. A sink that sleeps has written all that it was given.
+    """
+    for _ in range(2):
+        await session.tmux.query(command("display-message", "-p", ""))
+    return session.sink_rests() and session.log.size() == size
+
+
+# ---- What a session showed at an offset of its log -------------------------------------------------------------------
+#
+# Rebuilt from its log, in a process of its own, and kept for a while.
+#
+# It asks nothing of tmux, so that sessions of every state and generation have a past. It changes nothing of a session.
+
+STRETCH_S = 1.0
+"""Processor time after which what was rebuilt so far is kept: who comes later begins there."""
+
+PAST_LOOK_S = 40.0
+"""How long one look may take: clients give up after a minute. The next look goes on where this one ended."""
+
+LOOK_TRIES = 5
+"""How often a look begins anew because the log has given its head back meanwhile."""
+
+
+async def screen_at(session: Session, offset: int) -> Snapshot:
+    """What a session showed after the first `offset` bytes of its log.
+
+    Raises:
+        InvalidArgument: so much was not printed.
+        NotRetained: what was printed before is no longer kept.
+        TimedOut: it takes long; the next look goes on where this one ended.
+        IoError: the log cannot be replayed.
+    """
+    if offset > (size := session.log.size()):
+        raise InvalidArgument(
+            f"at_offset={offset} is behind the end of the log ({size}).",
+            hint="Without it, the screen of now is shown.",
+            session_id=session.id,
+        )
+    deadline = time.monotonic() + PAST_LOOK_S
+    for _ in range(LOOK_TRIES):
+        found = await _rebuilt(session, offset, deadline)
+        if found:
+            snapshot = await anyio.to_thread.run_sync(screen_of, found.screen)
+            unsure = snapshot.approximate or await _size_unknown(session, offset)
+            unsure = unsure or (session.pane is not None and await session.tmux.counts_otherwise())
+            state = replace(snapshot.state, tmux=version_of(session.meta.tmux))
+            return replace(snapshot, approximate=unsure, state=state)
+    raise IoError(f"The log of session {session.id} is given back faster than it is read.", hint="Try again.")
+
+
+async def _rebuilt(session: Session, offset: int, deadline: float) -> PackedScreen | None:
+    """The screen at an offset; None: what it was to be made of was given back meanwhile.
+
+    Raises:
+        NotRetained, TimedOut, IoError
+    """
+    key, checkpoints = _key(session), Checkpoints(session.directory)
+    story = Story.of(session.events, checkpoints, offset)
+    begin = session.past.kept.nearest(key, offset, story)
+    start = beginning(session.directory, checkpoints, story, offset, begin)
+    if start is None:
+        raise _not_retained(session, offset)
+    while start.offset < offset or isinstance(start, BlankScreen):
+        if time.monotonic() > deadline:
+            raise TimedOut(
+                f"The screen at offset {offset} is not rebuilt yet: offset {start.offset} is.",
+                hint="Ask again: it goes on from there.",
+                session_id=session.id,
+            )
+        stretch = story.stretch(start, offset)
+        done = await session.past.replaying.replay(session.directory, stretch, STRETCH_S, "/".join(map(str, key)))
+        if done is None:
+            return None
+        start = done.reached
+        session.past.kept.keep(key, start, story)
+        if start.offset < offset and done.whole:  # else it is not known what it took
+            happened, cost_ms = story.count(start.offset), round(done.cpu_s * 1000)
+            checkpoints.add(RecordKind.SCREEN, start.offset, start.screen, cost_ms=cost_ms, happened=happened)
+    return start
+
+
+def _key(session: Session) -> Key:
+    return str(session.directory.path), session.directory.inode, session.meta.created_at
+
+
+async def _size_unknown(session: Session, offset: int) -> bool:
+    """Whether somebody may have changed the size before that, in tmux itself, and nobody wrote down when."""
+    await session.refresh()
+    unnoticed = session.resized_unnoticed
+    return session.events.size_unknown(offset) or (unnoticed is not None and offset >= unnoticed.offset)
+
+
+def _not_retained(session: Session, offset: int) -> NotRetained:
+    head = session.log.head()
+    return NotRetained(
+        f"What session {session.id} showed at offset {offset} is no longer kept.",
+        hint=f"What is kept begins at offset {head}.",
+        first_offset=head,
+        first_ms=session.times.ms_at(head),
+    )

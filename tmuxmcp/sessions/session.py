@@ -48,27 +48,30 @@ from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, Places, RawLog
 from tmuxmcp.record.meta import Meta, RecordingNote, Start, WhyEnded, generation_of, sink_pid
+from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.record.past.timing import Times
 from tmuxmcp.sessions.bounds import SessionBounds
-from tmuxmcp.sessions.commands import Commands
-from tmuxmcp.sessions.distant import FarEnd
-from tmuxmcp.sessions.ended import EndRecord, Status, ending_of, sentence, status_of, took_too_much_memory, why_ended
-from tmuxmcp.sessions.levels import gone, identity, is_own_replaced
+from tmuxmcp.sessions.commands import Commands, ShownInput
+from tmuxmcp.sessions.levels import FarEnd, gone, identity, is_own_replaced
 from tmuxmcp.sessions.life import (
     DestroyedOnDisk,
     EndCause,
+    EndRecord,
     EndRequested,
     Life,
     ProgramStarted,
     SessionStarting,
     State,
+    Status,
+    ending_of,
+    sentence,
+    status_of,
     told_by,
+    took_too_much_memory,
+    why_ended,
 )
-from tmuxmcp.sessions.look import LAST_TEXT_BYTES, Look, Looks, Scan, Seen, Terminal
-from tmuxmcp.sessions.past import Past
-from tmuxmcp.sessions.prompts import SeenPrompts
+from tmuxmcp.sessions.look import LAST_TEXT_BYTES, Look, Looks, Scan, Seen, SeenPrompts, Terminal
 from tmuxmcp.sessions.shellview import ShellView
-from tmuxmcp.sessions.showninput import ShownInput
 from tmuxmcp.terminal.emulator.capture import KnownRows
 from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
 from tmuxmcp.terminal.text.plain import plain

@@ -11,22 +11,31 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 
 from tmuxmcp.contract.call import seconds_of
-from tmuxmcp.contract.errors import Unsupported
-from tmuxmcp.machine.delays import HELD_UP_S, Delays, minding_stops
-from tmuxmcp.machine.locks import file_system_of
+from tmuxmcp.contract.errors import TmuxMcpError, Unsupported
+from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.machine.locks import file_system_of, if_free
+from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher, Unchanged
-from tmuxmcp.record.meta import sink_of
+from tmuxmcp.record.meta import RecordingNote, sink_of
+from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind
+from tmuxmcp.record.past.replaying import BlankScreen, PackedScreen, Replaying, Story, beginning
 from tmuxmcp.record.past.timing import TimingWriter
+from tmuxmcp.sessions.creation import Creation
+from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 
@@ -280,3 +289,349 @@ def _can_write(registry: Registry) -> bool:
         return file_system_of(registry.state_dir).local
     except OSError:
         return False
+
+
+# ---- Makes checkpoints of what sessions print ------------------------------------------------------------------------
+#
+# In the background: so that a look at any past screen is short.
+#
+# How far they are apart is counted in the processor time that it takes to replay what lies between. One broker of those
+# that stay does it for a session, held by a lock that ends with its process. The work is done by a process that takes
+# only the time which nobody else wants, and that is there while there is work. If it fails, there is no checkpoint.
+
+CHECKPOINT_CPU_S = 0.7
+"""Processor time from one checkpoint to the next: two such steps, and the start of a process, stay below 2 s."""
+
+ENOUGH_BYTES = 512 * 1024
+"""Worth a start of the process: less takes a second to replay even where every cell has its colour."""
+
+TURN_CHECKPOINTS = 8
+"""Checkpoints of one session before it is another one's turn."""
+
+ASIDE_S = 0.1
+"""While a call is answered the process is stopped, for so long at most."""
+
+BETWEEN_S = 0.02
+"""For so long it works between two stops: calls that follow one another at once must not keep it from its work."""
+
+MOST_FAILURES = 3
+"""After so many in a row, a session is left alone."""
+
+
+@dataclass
+class CheckpointProgress:
+    """How far the checkpoints of a session have come."""
+
+    size: int = -1
+    """Of the log, to which all is replayed."""
+    screen: PackedScreen | None = None
+    """What it showed there."""
+    happened: int = 0
+    """How much was known to have happened up to there."""
+    cost_s: float = 0.0
+    """Processor time from the last checkpoint to there."""
+    failures: int = 0
+
+
+class CheckpointMaker:
+    """Makes the checkpoints of one broker's sessions."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._replaying = Replaying(idle=True)
+        self._reached: dict[tuple[str, int], CheckpointProgress] = {}
+        """By path and number of a session's directory."""
+        self._wanted: list[Session] = []
+        self._work = anyio.Event()
+        self._stopped = anyio.Event()
+        self._stopped_at: float | None = None
+        self._went_on_at = 0.0
+
+    def find_work(self) -> None:
+        """See which sessions have printed enough since; called now and then, by who is awake."""
+        sessions = list(self._registry.sessions.values())
+        for gone in self._reached.keys() - {_key(session) for session in sessions}:
+            del self._reached[gone]
+        for session in sessions:
+            reached = self._reached.setdefault(_key(session), CheckpointProgress())
+            grown = session.log.size() - max(reached.size, 0)
+            if grown >= ENOUGH_BYTES and reached.failures < MOST_FAILURES and session not in self._wanted:
+                self._wanted.append(session)
+                self._work.set()
+
+    async def run(self) -> None:
+        """Make what is wanted, until cancelled."""
+        async with anyio.create_task_group() as task_group:
+            task_group.start_soon(self._end_stops)
+            while True:
+                await self._work.wait()
+                self._work = anyio.Event()
+                try:
+                    while self._wanted:
+                        await self._turn(self._wanted[0])
+                finally:
+                    self._replaying.close()
+
+    # ---- standing aside --------------------------------------------------------------------------
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Stop the process while a call is answered: whatever its priority, it slows down what runs beside it."""
+        self._stop()
+        try:
+            yield
+        finally:
+            self._go_on()
+
+    def _stop(self) -> None:
+        now, process = time.monotonic(), self._replaying.process
+        if process and self._replaying.started and self._stopped_at is None and now - self._went_on_at >= BETWEEN_S:
+            process.send_signal(signal.SIGSTOP)
+            self._stopped_at = now
+            self._stopped.set()
+
+    def _go_on(self) -> None:
+        if self._stopped_at is None:
+            return
+        self._stopped_at, self._went_on_at = None, time.monotonic()
+        if process := self._replaying.process:
+            process.send_signal(signal.SIGCONT)
+
+    async def _end_stops(self) -> None:
+        """Let the process go on where a call takes long."""
+        while True:
+            await self._stopped.wait()
+            self._stopped = anyio.Event()
+            while self._stopped_at is not None:
+                left_s = self._stopped_at + ASIDE_S - time.monotonic()
+                if left_s <= 0:
+                    self._go_on()
+                else:
+                    await anyio.sleep(left_s)
+
+    # ---- the work --------------------------------------------------------------------------------
+
+    async def _turn(self, session: Session) -> None:
+        """Make some checkpoints of a session; its next turn comes behind the others."""
+        reached = self._reached.setdefault(_key(session), CheckpointProgress())
+        more = False
+        try:
+            with if_free(session.directory.screens_lock) as free:
+                if free:
+                    more = await self._make(session, reached)
+                else:
+                    reached.size = session.log.size()  # another broker does it
+            reached.failures = 0
+        except (TmuxMcpError, OSError) as error:
+            reached.failures += 1
+            log.warning("no screens of session %s are kept: %s", session.id, error)
+        finally:
+            self._wanted.remove(session)
+        if more:
+            self._wanted.append(session)
+
+    async def _make(self, session: Session, reached: CheckpointProgress) -> bool:
+        """Whether there is more to do at once.
+
+        Raises:
+            IoError
+        """
+        end, checkpoints = session.log.size(), Checkpoints(session.directory)
+        story = Story.of(session.events, checkpoints, end)
+        for _ in range(TURN_CHECKPOINTS):
+            start = _begin(session, checkpoints, story, reached, end)
+            if start is None or start.offset >= end:
+                break
+            stretch = story.stretch(start, end)
+            done = await self._replaying.replay(session.directory, stretch, max(CHECKPOINT_CPU_S - reached.cost_s, 0))
+            if done is None:  # what it began with was given back
+                reached.screen, reached.cost_s = None, 0.0
+                continue
+            reached.screen, reached.happened = done.reached, story.count(done.reached.offset)
+            reached.cost_s += done.cpu_s
+            if reached.cost_s >= CHECKPOINT_CPU_S:
+                _add(checkpoints, reached)
+        checkpoints.thin()
+        reached.size = reached.screen.offset if reached.screen else end
+        return reached.size < end
+
+    def close(self) -> None:
+        """End the process."""
+        self._replaying.close()
+
+
+def _begin(
+    session: Session, checkpoints: Checkpoints, story: Story, reached: CheckpointProgress, end: int
+) -> PackedScreen | BlankScreen | None:
+    """Where to go on: what was reached, as long as it is right, else at the last checkpoint."""
+    known = reached.screen
+    if known and story.count(known.offset) == reached.happened and known.offset >= session.log.head():
+        return known
+    reached.cost_s = 0.0
+    return beginning(session.directory, checkpoints, story, end)
+
+
+def _add(checkpoints: Checkpoints, reached: CheckpointProgress) -> None:
+    assert reached.screen, "something was replayed"
+    cost_ms, screen = round(reached.cost_s * 1000), reached.screen
+    checkpoints.add(RecordKind.SCREEN, screen.offset, screen.screen, cost_ms=cost_ms, happened=reached.happened)
+    reached.cost_s = 0.0
+
+
+def _key(session: Session) -> tuple[str, int]:
+    return str(session.directory.path), session.directory.inode
+
+
+# ---- Whether this process was held up --------------------------------------------------------------------------------
+#
+# It computed, waited for a processor, or was stopped, when something else was due.
+#
+# What happens while a process is held up, it sees too late, and all at once; who dates what it sees has to know that.
+
+HELD_UP_S = 0.05
+"""A delay below this is none."""
+
+REMEMBERED_S = 0.1
+"""After a delay it takes so long until all is seen that happened meanwhile."""
+
+
+class Delays:
+    """The delays of the thread that makes it; asked whenever something is seen, it costs a few microseconds."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        with suppress(OSError):  # a kernel that keeps no such account
+            self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        self._busy_s = self._account()
+        self._held_at = float("-inf")
+        self._beat_due = float("inf")
+
+    def _account(self) -> float:
+        """Seconds in which this thread computed or waited for a processor, in all."""
+        if self._fd >= 0:
+            computed, waited = os.pread(self._fd, 100, 0).split()[:2]
+            return (int(computed) + int(waited)) / 1e9
+        return time.thread_time()
+
+    def lately(self) -> bool:
+        """Whether there was a delay since this was last asked, or shortly before."""
+        busy_s = self._account()
+        if busy_s - self._busy_s >= HELD_UP_S:
+            self.note()
+        self._busy_s = busy_s
+        self.woke(self._beat_due)
+        return time.monotonic() - self._held_at < REMEMBERED_S
+
+    def note(self) -> None:
+        """Note a delay that ends now."""
+        self._held_at = time.monotonic()
+
+    def woke(self, due: float) -> None:
+        """Note when a sleep ended that should have ended at `due` (`time.monotonic`)."""
+        if time.monotonic() - due >= HELD_UP_S:
+            self.note()
+
+    def beat(self, next_s: float) -> None:
+        """Expect to be called again within so many seconds; an overdue beat is a delay, also before it comes."""
+        self.woke(self._beat_due)
+        self._beat_due = time.monotonic() + next_s
+
+    def close(self) -> None:
+        """Let go of the account."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+
+class _WentOn:
+    """The handler of SIGCONT, of which a process has one: it tells all who mind, and whoever had the signal before."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.delays: set[Delays] = set()
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        for each in tuple(self.delays):
+            each.note()
+        if callable(self.before):
+            self.before(number, frame)
+
+
+@contextmanager
+def minding_stops(delays: Delays) -> Iterator[None]:
+    """While this is open, note when this process was stopped (SIGSTOP) and goes on; in the main thread.
+
+    A handler is told at once: a task that is told comes after whatever the process sees first as it goes on.
+    """
+    found = signal.getsignal(signal.SIGCONT)
+    handler = found if isinstance(found, _WentOn) else _WentOn(found)
+    signal.signal(signal.SIGCONT, handler)
+    handler.delays.add(delays)
+    try:
+        yield
+    finally:
+        handler.delays.discard(delays)
+        in_place = signal.getsignal(signal.SIGCONT) is handler  # the program may have put its own there meanwhile
+        if in_place and not handler.delays:
+            signal.signal(signal.SIGCONT, signal.SIG_DFL if handler.before is None else handler.before)
+
+
+# ---- Looks for recorded sessions that have ended, and has their files made; one of each broker that stays ------------
+#
+# So nothing is lost with the broker that began a recording. While nothing is recorded it costs a look at a file name
+# for each session.
+
+RECORDED_LOOK_S, SWEEP_S = 2.0, 60.0
+"""How often is looked whether a session that is recorded has ended; the same for those that are only files."""
+
+Finish = Callable[[Session], Awaitable[object]]
+"""Brings the recording of a session that is over to its end."""
+
+
+class RecordingCare:
+    """The recordings of one state directory."""
+
+    def __init__(self, registry: Registry, creation: Creation, finish: Finish) -> None:
+        self._registry, self._creation, self._finish = registry, creation, finish
+
+    async def run(self) -> None:
+        """Look after them until cancelled."""
+        swept = -math.inf
+        while True:
+            for session in list(self._registry.sessions.values()):
+                await _quietly(session, self._mind)
+            if time.monotonic() - swept > SWEEP_S:
+                swept = time.monotonic()
+                for directory in list(directories(self._registry.state_dir, SessionDirectory.recording)):
+                    await self._sweep(directory)
+            await anyio.sleep(RECORDED_LOOK_S)
+
+    async def _mind(self, session: Session) -> None:
+        note = session.recording
+        if note is None or not note.is_open:
+            return
+        if not session.exited and not session.leader_alive():
+            await session.refresh()
+        if session.life.state is State.LOST:
+            async with self._creation.lock():  # it also seems to be lost while another broker makes it
+                await self._registry.look_again()
+                session = self._registry.sessions.get(session.id, session)
+        if session.exited:
+            await self._finish(session)
+        elif note.input:
+            session.shown.write_shown(session.cols, session.rows)
+
+    async def _sweep(self, directory: SessionDirectory) -> None:
+        """Those of sessions that were destroyed, or whose name another one has."""
+        note = RecordingNote.load(directory)
+        if note and note.is_open and (session := self._registry.over_in(directory)):
+            await _quietly(session, self._finish)
+
+
+async def _quietly(session: Session, work: Finish) -> None:
+    try:
+        await work(session)
+    except (TmuxMcpError, OSError) as error:
+        log.warning("the recording of session %s could not be finished: %s", session.id, error)
+    except Exception:  # one session's oddity must not end the broker
+        log.exception("the recording of session %s could not be finished", session.id)

@@ -26,9 +26,9 @@ from tmuxmcp.readiness.adoptable import Adoptable, still_at_prompt
 from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.record.commands import Stdin, TypedInput, give, place_of, remove_left
 from tmuxmcp.sessions.levels import program_of
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, typed
 from tmuxmcp.shell.key import (

@@ -11,8 +11,8 @@ from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.record.levels import Level
 from tmuxmcp.sessions.levels import shell_at
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Scan
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import typed
 from tmuxmcp.shell.pacing import ShellRest

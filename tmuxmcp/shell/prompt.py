@@ -11,8 +11,8 @@ from tmuxmcp.machine.witness.front import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
 from tmuxmcp.readiness.settling import UNMARKED_S
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, startup
 from tmuxmcp.shell.adopting import AdoptionRefusal

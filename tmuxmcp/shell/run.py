@@ -70,9 +70,9 @@ from tmuxmcp.readiness.awaited import HELD
 from tmuxmcp.readiness.matching import Matching, who_holds
 from tmuxmcp.readiness.wait import last_line
 from tmuxmcp.record.commands import Stdin
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, typed
 from tmuxmcp.shell.entering import (

@@ -26,8 +26,8 @@ from tmuxmcp.record.commands import GivenCommand, Stdin
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.meta import sink_of
 from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.pacing import KeyWait, ShellRest
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack

@@ -43,7 +43,7 @@ from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.process import PIPE_BYTES
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.sessions import lease
-from tmuxmcp.sessions.boundary import Boundary
+from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, IoError, ResourceLimit, TimedOut
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine import filework
-from tmuxmcp.sessions.boundary import Boundary
+from tmuxmcp.sessions.bounds import Boundary
 
 WORK_MODULE = "tmuxmcp.broker.programs.gitwork"
 """The module that is run."""

@@ -23,7 +23,7 @@ from tmuxmcp.machine.launch import launch, shells
 from tmuxmcp.machine.sandbox import bubblewrap, sandbox
 from tmuxmcp.machine.sandbox.project import Identity
 from tmuxmcp.machine.sandbox.sandbox import NO_SANDBOX, Sandbox, SandboxScope
-from tmuxmcp.sessions.boundary import Boundary
+from tmuxmcp.sessions.bounds import Boundary
 
 WRITING_WORK: tuple[filework.Work, ...] = ("write", "check_new", "reserve", "release", "create")
 

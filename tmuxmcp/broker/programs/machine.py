@@ -32,7 +32,7 @@ from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import session_environment
 from tmuxmcp.machine.files import COPY_BYTES, FileEntry, FileId, FilePart, Files
 from tmuxmcp.machine.filework import Work
-from tmuxmcp.sessions.boundary import Boundary
+from tmuxmcp.sessions.bounds import Boundary
 
 MOST_INSIDE = 64 * 1024 * 1024
 """Bytes of a file that is made in a sandbox: they pass through our memory."""

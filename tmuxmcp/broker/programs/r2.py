@@ -33,7 +33,7 @@ from tmuxmcp.machine import process
 from tmuxmcp.machine.environment import find_program
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.sandbox.sandbox import NO_SANDBOX
-from tmuxmcp.sessions.boundary import Boundary
+from tmuxmcp.sessions.bounds import Boundary
 
 MOST_R2 = 4
 

@@ -17,7 +17,7 @@ from tmuxmcp.machine.files import Files
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.past.exporting import FORMATS, Export, Exported, ExportOptions, free_path, percent
 from tmuxmcp.record.past.recordings import RecordedSession, WantedStretch
-from tmuxmcp.sessions import kept
+from tmuxmcp.sessions import registry as kept
 
 BAR_COLUMNS = 30
 """Columns of the bar."""

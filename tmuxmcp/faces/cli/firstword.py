@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.cli.calling import CLI_CALLER, exists
-from tmuxmcp.sessions import kept
+from tmuxmcp.sessions import registry as kept
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.anybroker import AnyBroker

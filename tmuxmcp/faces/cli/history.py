@@ -13,7 +13,7 @@ from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.faces.cli.service import effective
-from tmuxmcp.sessions import kept
+from tmuxmcp.sessions import registry as kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable

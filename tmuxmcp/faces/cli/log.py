@@ -22,7 +22,7 @@ from tmuxmcp.faces.cli.logtimes import TIME_UNKNOWN, PrintedAt, SeenUntil, Stamp
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.record.log import Places
 from tmuxmcp.record.past.recordings import RecordedSession
-from tmuxmcp.sessions import kept
+from tmuxmcp.sessions import registry as kept
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker

@@ -22,7 +22,7 @@ from tmuxmcp.faces.cli.logpart import ms_of, offset_of, part_of
 from tmuxmcp.faces.cli.logtimes import STAMP_COLUMNS
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.record.events import UnknownEvent
-from tmuxmcp.sessions import kept
+from tmuxmcp.sessions import registry as kept
 
 if TYPE_CHECKING:
     from pathlib import Path

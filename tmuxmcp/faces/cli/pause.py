@@ -12,7 +12,7 @@ from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.people import check_outside
 from tmuxmcp.faces.cli.service import effective
-from tmuxmcp.sessions import pausing
+from tmuxmcp.sessions import lease as pausing
 
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings

@@ -23,7 +23,7 @@ from tmuxmcp.faces.cli.calling import CLI_CALLER
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.faces.cli.stage import Stage
 from tmuxmcp.record.past.recordings import RecordedSession, WantedStretch
-from tmuxmcp.sessions import kept
+from tmuxmcp.sessions import registry as kept
 from tmuxmcp.terminal.emulator.capture import clip
 from tmuxmcp.terminal.emulator.redraw import ansi_row
 from tmuxmcp.terminal.film import formats as asciicast

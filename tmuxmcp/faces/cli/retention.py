@@ -14,7 +14,7 @@ from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.machine.ownfiles import make_empty
-from tmuxmcp.sessions import kept
+from tmuxmcp.sessions import registry as kept
 from tmuxmcp.sessions.retention import Removal, RetentionWish
 
 if TYPE_CHECKING:

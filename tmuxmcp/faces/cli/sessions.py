@@ -22,7 +22,7 @@ from tmuxmcp.faces.cli.firstword import MAYBE_SESSION_ID
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.faces.cli.table import table_of, terminal_cols
 from tmuxmcp.gate.confirmations import Confirmations
-from tmuxmcp.sessions import kept
+from tmuxmcp.sessions import registry as kept
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
