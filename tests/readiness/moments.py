@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tmuxmcp.machine.witness.kernel import InputWait, Process, Verdict
-from tmuxmcp.readiness.facts import Conclusion, Facts, Judge, LastLine, Logged, Need, NewLine
+from tmuxmcp.readiness.judge import Conclusion, Facts, Judge, LastLine, Logged, Need, NewLine
 
 OPEN = {"line": None, "new_line": None, "shows_prompt": None, "logged": None}
 

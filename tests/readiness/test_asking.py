@@ -10,9 +10,20 @@ import pytest
 from tests.cases import for_each
 from tests.readiness.moments import SIZE, Moment, judged, known, looked_at_often, stands, waits
 from tmuxmcp.machine.witness.kernel import InputWait, Process
-from tmuxmcp.readiness.asking import ASKS_S, LISTENS_FOR_KEYS_S, NEW_PROMPT_S, AskingJudge
-from tmuxmcp.readiness.facts import KNOWN_PLAIN_S, KNOWN_S, Conclusion, Facts, LastLine, Logged
-from tmuxmcp.readiness.weak import NEW_LINE_S, QUESTION_S
+from tmuxmcp.readiness.judge import (
+    ASKS_S,
+    KNOWN_PLAIN_S,
+    KNOWN_S,
+    LISTENS_FOR_KEYS_S,
+    NEW_LINE_S,
+    NEW_PROMPT_S,
+    QUESTION_S,
+    AskingJudge,
+    Conclusion,
+    Facts,
+    LastLine,
+    Logged,
+)
 
 CAT = Process(7, "cat", "S", "wait_woken", True)
 LOOP = Process(7, "node", "S", "do_epoll_wait", True)

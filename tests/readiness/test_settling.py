@@ -10,26 +10,33 @@ import pytest
 from tests.cases import for_each
 from tests.readiness.moments import SIZE, Moment, judged, known, looked_at_often, stands, waits
 from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict
-from tmuxmcp.readiness.facts import KNOWN_PLAIN_S, KNOWN_S, Conclusion, Facts, LastLine, Logged, Marks
-from tmuxmcp.readiness.settling import (
+from tmuxmcp.readiness.judge import (
     ANSWERS_OF_TMUX,
     ASLEEP_S,
     BETWEEN_KEYS_S,
     ESCAPE_S,
     FAR_SETTLE_S,
     IF_A_SHELL,
+    KNOWN_PLAIN_S,
+    KNOWN_S,
     LATE_S,
     LATEST_S,
+    NEW_LINE_S,
     NEW_S,
+    QUESTION_S,
     RELAYED_S,
     SECRET_BY_TEXT,
     SETTLE_S,
     UNCONFIRMED_S,
     UNMOVED_S,
+    Conclusion,
+    Facts,
+    LastLine,
+    Logged,
+    Marks,
     Settling,
     Terms,
 )
-from tmuxmcp.readiness.weak import NEW_LINE_S, QUESTION_S
 
 CAT = Process(7, "cat", "S", "wait_woken", True, wakes=3)
 LOOP = Process(7, "node", "S", "do_epoll_wait", True, wakes=3)

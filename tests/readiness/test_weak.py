@@ -6,7 +6,8 @@ import pytest
 
 from tests.cases import for_each
 from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict, entered_at
-from tmuxmcp.readiness.weak import QUESTION_S, doubt, may_ask, stands_s, works_beside
+from tmuxmcp.readiness.judge import QUESTION_S, may_ask, stands_s, works_beside
+from tmuxmcp.readiness.judge import may_be_working as doubt
 
 LOOP = Process(7, "node", "S", "do_epoll_wait", True)
 READER = Process(7, "cat", "S", "wait_woken", True)

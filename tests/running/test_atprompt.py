@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cases import for_each
-from tmuxmcp.readiness.settling import UNMARKED_S
+from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.shell.atprompt import (
     ARRIVES_S,
     LEAVES_S,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cases import for_each
-from tmuxmcp.readiness.facts import Need
+from tmuxmcp.readiness.judge import Need
 from tmuxmcp.shell.pacing import (
     FLOOD_LOOKS_S,
     FLOODS_BYTES,

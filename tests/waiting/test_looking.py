@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.readiness.looking import (
+from tmuxmcp.readiness.judge import (
     DRAWING_S,
     DRAWN_S,
     SCREEN_EVERY_S,

@@ -14,9 +14,9 @@ from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import InvalidPattern
 from tmuxmcp.machine.witness.tty import TtyWitness
-from tmuxmcp.readiness import settling
+from tmuxmcp.readiness import judge
 from tmuxmcp.readiness import wait as waits
-from tmuxmcp.readiness.settling import SETTLE_S
+from tmuxmcp.readiness.judge import SETTLE_S
 from tmuxmcp.readiness.wait import WaitCondition, wait_for
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
@@ -40,7 +40,7 @@ async def test_a_program_that_has_not_woken_for_what_was_sent_is_not_ready(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):
     """What was sent is still on its way to it, for longer than a program settles."""
-    monkeypatch.setattr(settling, "UNMOVED_S", 60.0)  # it may be on its way for long on a busy machine
+    monkeypatch.setattr(judge, "UNMOVED_S", 60.0)  # it may be on its way for long on a busy machine
     session = await started(broker, "cat")
     pane, look = session.live(), await session.look()
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.readiness.watch import CHANGES_APART_S
+from tmuxmcp.readiness.wait import CHANGES_APART_S
 
 pytestmark = pytest.mark.anyio
 

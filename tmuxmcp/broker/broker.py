@@ -41,7 +41,8 @@ from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.ownfiles import make_directory
 from tmuxmcp.machine.searching import Searching
-from tmuxmcp.readiness.watch import Changed, SessionWatch
+from tmuxmcp.readiness.wait import SessionWatch
+from tmuxmcp.readiness.wait import WatchChange as Changed
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.notedcalls import NotedCall

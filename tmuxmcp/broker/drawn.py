@@ -10,7 +10,7 @@ import anyio
 
 from tmuxmcp.broker import views
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.readiness.facts import FULL_SCREEN_MODES
+from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.typed import RunOutcome

@@ -10,7 +10,7 @@ from typing import cast
 
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
-from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness import finding as nextprompt
 from tmuxmcp.record.events import Holding, handed_back
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.session import Session

@@ -13,7 +13,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness import finding as nextprompt
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.screens import NOTHING_SHOWN, ShownScreen, screen_at
 from tmuxmcp.sessions.session import Session

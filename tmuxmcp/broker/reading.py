@@ -16,9 +16,9 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import SCREEN_VIEWS, View, conditions
 from tmuxmcp.machine.searching import Searching
 from tmuxmcp.machine.witness.kernel import InputWait
-from tmuxmcp.readiness import nextprompt
-from tmuxmcp.readiness.facts import FULL_SCREEN_MODES
-from tmuxmcp.readiness.matching import Match
+from tmuxmcp.readiness import finding as nextprompt
+from tmuxmcp.readiness.finding import Match
+from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look

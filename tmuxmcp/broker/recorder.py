@@ -23,7 +23,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, Progress, iso, no_progress
 from tmuxmcp.contract.errors import IoError, RecordingState, TimedOut, TmuxMcpError
 from tmuxmcp.machine import locks
-from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness import finding as nextprompt
 from tmuxmcp.record import meta as recordingnote
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.directory import SessionDirectory

@@ -17,7 +17,7 @@ from tmuxmcp.contract.call import Call, Progress
 from tmuxmcp.contract.errors import ResourceLimit, TimedOut
 from tmuxmcp.contract.words import Cast
 from tmuxmcp.machine import process
-from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness import finding as nextprompt
 from tmuxmcp.record.past import exporting
 from tmuxmcp.record.past.exporting import Exported, ExportOptions
 from tmuxmcp.record.past.recordings import RecordedSession, Stretch, WantedStretch

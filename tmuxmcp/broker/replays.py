@@ -12,7 +12,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import SessionNotFound
-from tmuxmcp.readiness.awaited import TypedNow
+from tmuxmcp.readiness.wait import TypedNow
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.registry import Registry

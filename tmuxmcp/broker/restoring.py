@@ -14,7 +14,7 @@ from tmuxmcp.contract.results import CreateSessionResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import session_environment
-from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness import finding as nextprompt
 from tmuxmcp.sessions import retention as restore
 from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.registry import SESSION_ID, Registry

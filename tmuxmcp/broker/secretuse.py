@@ -18,8 +18,8 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings, Secret
 from tmuxmcp.machine.secretvalue import value_of
 from tmuxmcp.machine.witness.kernel import entered_at
-from tmuxmcp.readiness import nextprompt
-from tmuxmcp.readiness.matching import line_of_cursor
+from tmuxmcp.readiness import finding as nextprompt
+from tmuxmcp.readiness.finding import line_of_cursor
 from tmuxmcp.readiness.wait import WaitCondition
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.look import Look

@@ -20,12 +20,11 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.environment import TMUX_SENDS, home_and_end, type_of
 from tmuxmcp.machine.witness.kernel import InputWait, entered_at
-from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness import finding as nextprompt
 from tmuxmcp.readiness.adoptable import learn_prompt
-from tmuxmcp.readiness.awaited import TypedNow
-from tmuxmcp.readiness.matching import line_of_cursor, takes_pastes
-from tmuxmcp.readiness.settling import ESCAPE_S
-from tmuxmcp.readiness.wait import WaitCondition
+from tmuxmcp.readiness.finding import line_of_cursor, takes_pastes
+from tmuxmcp.readiness.judge import ESCAPE_S
+from tmuxmcp.readiness.wait import TypedNow, WaitCondition
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.commands import one_line
 from tmuxmcp.sessions.levels import program_of

@@ -32,7 +32,7 @@ from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.processes import Counting
 from tmuxmcp.machine.searching import Searching
-from tmuxmcp.readiness import nextprompt
+from tmuxmcp.readiness import finding as nextprompt
 from tmuxmcp.readiness.finding import certain
 from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall

@@ -26,9 +26,8 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import conditions
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.machine.searching import CompiledPattern, Searching
-from tmuxmcp.readiness import nextprompt
-from tmuxmcp.readiness.awaited import AwaitedCommand
-from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
+from tmuxmcp.readiness import finding as nextprompt
+from tmuxmcp.readiness.wait import Answer, AwaitedCommand, WaitCondition, wait_for
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.look import Look

@@ -1,7 +1,7 @@
 """One wait for one session, for any of several conditions. Bounded; it ends with an answer.
 
 Woken by output and by the pane's end; while a wait is open, the kernel is looked at in short steps. What a look means
-is judged elsewhere: that a program is ready by `readiness/settling.py`, that a command has ended by `awaited`, that a
+is judged elsewhere: that a program is ready by `readiness/judge.py`, that a command has ended by `awaited`, that a
 pattern matches by `matching`. This module looks, finds out what is needed for that, and sleeps. Of what holds at one
 look, the first counts: pattern, taken, exited, command, left, needs_you, ready, changed, output, idle.
 """
@@ -10,25 +10,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 
+import anyio
+import anyio.abc
+
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
+from tmuxmcp.contract.errors import TmuxMcpError
+from tmuxmcp.contract.follow import Command, Destroyed, Exit, Lost, ModeChange, Printed, Resize
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.machine.witness.kernel import Process
 from tmuxmcp.readiness.adoptable import note_prompt
-from tmuxmcp.readiness.awaited import AwaitedCommand, CommandEnd, PrintingCommands, TypedNow
-from tmuxmcp.readiness.facts import NO_TIME, Conclusion
-from tmuxmcp.readiness.finding import Finding
-from tmuxmcp.readiness.looking import Changed
-from tmuxmcp.readiness.matching import Match, Matching, Prompt
-from tmuxmcp.readiness.settling import SETTLE_S, Settling, Terms
+from tmuxmcp.readiness.finding import Finding, Match, Matching, Prompt, who_holds
+from tmuxmcp.readiness.judge import NO_TIME, SETTLE_S, Changed, Conclusion, Settling, Terms
+from tmuxmcp.sessions.commands import shell_is_back
+from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
 from tmuxmcp.sessions.look import Look, Looks, Scan
-from tmuxmcp.sessions.screens import ShownScreen, shown_by
+from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.screens import ShownScreen, all_logged, shown_by
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.text.unechoed import Echo
 
 log = logging.getLogger(__name__)
@@ -366,3 +371,361 @@ async def _tell(scan: Scan, wait: WaitCondition, watch: _WaitProgress) -> None:
 def last_line(scan: Scan) -> str:
     """The last line that a session printed, for progress reports."""
     return scan.last_text.rstrip().rsplit("\n", 1)[-1][:200]
+
+
+# ---- A watch in the background: tells who listens that a session changed, without a call -----------------------------
+#
+# It follows each session (`sessions/follow.py`), and waits for one that is still to come. Two changes of a session are
+# told at least `CHANGES_APART_S` apart, and nothing at all is done while nobody listens.
+
+CHANGES_APART_S = 0.5
+"""Least time between two changes that are told of one session."""
+
+WatchChange = Callable[[], Awaitable[None]]
+
+
+class SessionWatch:
+    """Watches sessions for those who listen; each listener runs its own `session` or `all` until it has enough."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.listeners = 0
+        """How many listen now."""
+
+    async def session(
+        self,
+        session_id: str,
+        changed: WatchChange,
+        output: bool = False,
+        commands: bool = False,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Call `changed` after each change of one session, until cancelled; it may come and go meanwhile.
+
+        Args:
+            output: what it prints counts as well, not only mode, ready and size.
+            commands: instead of all these, only the end of a command counts.
+        """
+        counts = (Command,) if commands else (ModeChange, Resize, Printed) if output else (ModeChange, Resize)
+        name = _NameFollower(self._registry, session_id, counts)
+        await name.begin()
+        self.listeners += 1
+        try:
+            task_status.started()
+            while True:
+                await name.change()
+                await changed()
+                await anyio.sleep(CHANGES_APART_S)
+        finally:
+            self.listeners -= 1
+
+    async def all(
+        self, changed: WatchChange, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Call `changed` after each change of any session, and when one comes or goes, until cancelled."""
+        following: dict[str, anyio.CancelScope] = {}
+        news = _ChangeFlag()
+        async with anyio.create_task_group() as task_group:
+            await self._follow_all(task_group, following, news)
+            await news.within(0)  # those that are there already
+            task_status.started()
+            while True:
+                if await news.within(CHANGES_APART_S):
+                    await changed()
+                    await anyio.sleep(CHANGES_APART_S)
+                await self._follow_all(task_group, following, news)
+
+    async def _follow_all(
+        self, task_group: anyio.abc.TaskGroup, following: dict[str, anyio.CancelScope], news: _ChangeFlag
+    ) -> None:
+        """Follow the sessions that have come, and those no longer that have gone."""
+        try:
+            await self._registry.look_again()
+        except (TmuxMcpError, OSError) as error:
+            log.debug("the sessions cannot be listed: %s", error)
+            return
+        ids = set(self._registry.sessions)
+        for session_id in set(following) - ids:
+            following.pop(session_id).cancel()
+            news.set()
+        for session_id in ids - set(following):
+            await task_group.start(self._in_scope, session_id, news.tell, following)
+            news.set()
+
+    async def _in_scope(
+        self,
+        session_id: str,
+        changed: WatchChange,
+        following: dict[str, anyio.CancelScope],
+        *,
+        task_status: anyio.abc.TaskStatus[None],
+    ) -> None:
+        with anyio.CancelScope() as scope:
+            following[session_id] = scope
+            await self.session(session_id, changed, task_status=task_status)
+
+
+class _ChangeFlag:
+    """Something happened that was not told yet."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def tell(self) -> None:
+        self._event.set()
+
+    async def within(self, seconds: float) -> bool:
+        """Whether there is something, or comes within this time; it counts as told then."""
+        with anyio.move_on_after(seconds):
+            await self._event.wait()
+        if not self._event.is_set():
+            return False
+        self._event = anyio.Event()
+        return True
+
+
+class _NameFollower:
+    """Follows whatever session has a name: one after the other, and waits while there is none that runs."""
+
+    def __init__(self, registry: Registry, session_id: str, counts: tuple[type[Event], ...]) -> None:
+        self._registry, self._id, self._counts = registry, session_id, counts
+        self._follow: Follow | None = None
+        self._told: tuple[str, str] | None = None
+        """When the session was made, and what has become of it; None: there is none."""
+
+    async def begin(self) -> None:
+        """Take in how it stands; what comes later is a change."""
+        self._told = await self._standing()
+        if self._told and self._told[1] == "runs":
+            follow = Follow(self._registry, self._session, None, output=False)
+            try:
+                first = await follow.batch()
+            except (TmuxMcpError, OSError):
+                first = []  # it is gone, or cannot be looked at now: the next look tells
+            self._follow = follow
+            self._take(first)
+
+    async def change(self) -> None:
+        """Wait until something has changed."""
+        while True:
+            if self._follow:
+                if self._take(await self._follow.batch()):
+                    return
+            elif await self._standing() != self._told:
+                return await self.begin()
+            else:
+                await self._wait()
+
+    def _take(self, events: Sequence[Event]) -> bool:
+        """Take in what has happened; whether it counts."""
+        end = events[-1] if events else Destroyed()
+        if isinstance(end, Exit | Lost | Destroyed):
+            self._follow = None
+            made = self._told[0] if self._told else ""
+            self._told = None if isinstance(end, Destroyed) else (made, "ended" if isinstance(end, Exit) else "lost")
+            return True
+        return any(isinstance(event, self._counts) for event in events)
+
+    async def _standing(self) -> tuple[str, str] | None:
+        """How it stands, in the form of `_told`; that itself when tmux does not answer."""
+        try:
+            session = self._registry.sessions.get(self._id)
+            if session is None or (session.pane and await session.refresh() is None):
+                await self._registry.look_again()
+                session = self._registry.sessions.get(self._id)
+        except (TmuxMcpError, OSError) as error:
+            log.debug("session %s cannot be looked at: %s", self._id, error)
+            return self._told
+        if session is None:
+            return None
+        return session.meta.created_at, "runs" if not session.exited else "ended" if session.pane else "lost"
+
+    async def _session(self) -> Session:
+        return self._registry.sessions.get(self._id) or await self._registry.existing(self._id)
+
+    async def _wait(self) -> None:
+        session = self._registry.sessions.get(self._id)
+        if session is None:
+            return await anyio.sleep(CHANGES_APART_S)
+        with session.watcher.waiting(session.log.path) as growth, anyio.move_on_after(LONGEST_LOOK_S):
+            await growth.next_change().wait()
+
+
+# ---- Which command a wait is about, and what has become of it --------------------------------------------------------
+#
+# The end of an earlier command never answers for a later one, begun or only typed. So a wait settles at its beginning
+# what it is about: a command that is named; what its own call has typed; the lines that its caller entered and that
+# have begun nothing yet; the caller's newest command of whose end it was not told; else the one that runs, whoever
+# began it. Lines are settled once the shell is back at its prompt, has read all input, and the log holds all that was
+# printed: then the last command that they began counts, or it is known that they began none.
+
+BEGAN_NONE = "What was typed began no command: it was read as input, or there was nothing in it to run."
+
+WANTS_MORE = "What was typed began no command yet: the shell wants more, as a quote or a here-document is not closed."
+
+HELD = "{command} has ended, and {holder} still has the terminal: so the wait for the pattern went on."
+
+
+@dataclass(frozen=True)
+class TypedNow:
+    """What a call has just typed, or is about to type."""
+
+    offset: int
+    """Size of the log before."""
+    lines: int
+    """How many lines it entered."""
+    read_by: int = 0
+    """Number of the command that waited for it; of keys without Enter, of the one that ran. 0: none."""
+    runs: int = 0
+    """Number of the command that ran; 0: none."""
+
+
+@dataclass(frozen=True)
+class CommandEnd:
+    """What a wait for a command comes to."""
+
+    outcome: Outcome
+    """`command`, `left` where its shell ended as it did, `immediate` where there is nothing to wait for."""
+    number: int | None = None
+    note: str | None = None
+
+
+NOTHING = CommandEnd("immediate")
+
+
+@dataclass
+class AwaitedCommand:
+    """Judges, from one look after the other, whether the command that a wait is about has ended."""
+
+    session: Session
+    caller: str
+    number: int | None = None
+    """The one that is meant; None: the caller's, as the module has it."""
+    typed: TypedNow | None = None
+    """What this very call types: only what begins behind it counts."""
+    _named: bool = field(init=False)
+    """It was given by its number."""
+    _types: bool = field(init=False)
+    """It is about what this very call types."""
+    _settled: bool = False
+    _shells: dict[int, str] = field(default_factory=dict)
+    """By number, nonces of the shells that were seen to run commands."""
+
+    def __post_init__(self) -> None:
+        self._named, self._types = self.number is not None, self.typed is not None
+
+    async def judged(self, look: Look) -> CommandEnd | None:
+        """What has become of it; None: it goes on."""
+        runs = look.shell.state is ShellState.RUNNING and not look.replaced
+        if not look.marks and self.number is None and not runs:
+            # Where another program has the own shell's place, the log may lack what that said last.
+            return None if self.session.meta.marks and not await all_logged(self.session, look.size) else NOTHING
+        if not look.marks and runs and look.ready and await all_logged(self.session, look.size):
+            await note_prompt(self.session, look)  # a shell at its prompt in the own one's place ends what that ran
+        self._shells |= {number: level.nonce for number, level in self.session.commands.running_in(look).items()}
+        if not self._settled:
+            self._settle(look)
+            self._settled = True
+        if self.number is not None:
+            return await self._of_number(look, self.number)
+        return await self._of_lines(look, self.typed) if self.typed else NOTHING
+
+    def _settle(self, look: Look) -> None:
+        """Settle what it is about."""
+        if self.number is None and self.typed is None:
+            self.typed = self._lines(look)
+        if self.number is None and self.typed and not self.typed.lines:
+            self.number = self.typed.read_by or None
+        if self.number is None and self.typed is None:
+            told = self.session.told.of(self.caller)
+            said = self.session.commands.said_to_have_ended(told.through)
+            newest = self.session.commands.newest_of(look, self.caller, [each for each in said if not told.knows(each)])
+            self.number = newest.number if newest else max(self.session.commands.running_in(look), default=None)
+
+    def _lines(self, look: Look) -> TypedNow | None:
+        """The lines that the caller entered last, if the shell has not got to the end of them as far as is known."""
+        entered = self.session.commands.typed_by(self.caller, entered=True)
+        if entered is None or entered.offset <= self.session.lines_settled.get(self.caller, -1):
+            return None
+        begun = self.session.commands.begun_behind(look, entered.offset, self.caller)
+        return None if len(begun) >= entered.lines else TypedNow(entered.offset, entered.lines)
+
+    async def _of_number(self, look: Look, number: int) -> CommandEnd | None:
+        if self._has_ended(look, number):
+            return self._end(number)
+        shell = self.session.commands.running_in(look).get(number)
+        if shell:
+            # Another shell in front of its own waits for its next line: nothing that was typed can end it.
+            behind = not self._named and shell.number < look.level.number
+            return NOTHING if behind and await self._is_at_rest(look) else None
+        if number in self.session.commands.said_to_have_ended(number - 1):
+            return None  # its shell is still to be seen back
+        gone = number in self._shells and look.at(self._shells[number]) is None
+        return CommandEnd("left", number) if gone else NOTHING
+
+    async def _of_lines(self, look: Look, typed: TypedNow) -> CommandEnd | None:
+        begun = self.session.commands.begun_behind(look, typed.offset, self.caller)
+        last = begun[-1].number if begun else typed.read_by
+        ended = last > 0 and self._has_ended(look, last)
+        all_begun = len(begun) >= max(typed.lines, 1)
+        if not (ended and all_begun) and ((begun and not ended) or not await self._is_at_rest(look)):
+            return None
+        self.session.lines_settled[self.caller] = typed.offset
+        if ended and (self._types or not self.session.told.of(self.caller).knows(last)):
+            return self._end(last)
+        if ended:  # its end was told by another answer
+            self.typed = None
+            self._settle(look)
+            return await self._of_number(look, self.number) if self.number else NOTHING
+        more = look.shell.state is ShellState.CONTINUATION
+        return CommandEnd("immediate", note=(WANTS_MORE if more else BEGAN_NONE) if typed.lines else None)
+
+    def _has_ended(self, look: Look, number: int) -> bool:
+        return number in self.session.commands.ended_numbers(look, number - 1)
+
+    def _end(self, number: int) -> CommandEnd:
+        return CommandEnd("left" if self.session.ended_with_its_shell(number) else "command", number)
+
+    async def _is_at_rest(self, look: Look) -> bool:
+        return shell_is_back(look) and await all_logged(self.session, look.size)
+
+
+@dataclass
+class PrintingCommands:
+    """The commands that may print what a wait for a pattern is about: those that run as it begins, and later ones."""
+
+    session: Session
+    offset: int
+    """Size of the log as the wait began; of a call that types, before that."""
+    ran: frozenset[int]
+    """Numbers of those that ran then."""
+    note: str | None = None
+    """Why the wait goes on though they have ended."""
+
+    def ended(self) -> list[int]:
+        """Numbers of those that marks have ended: if there are any, the session is worth a look."""
+        return self.session.commands.ended_behind(self.offset, self.ran)
+
+    async def judged(self, look: Look, searched_to: int) -> CommandEnd | None:
+        """The last of them, once none runs and no other process has the terminal; None: the wait goes on.
+
+        Args:
+            searched_to: all that was printed up to this offset was searched.
+        """
+        said = self.ended()
+        ended = (
+            [each for each in self.session.commands.ended_numbers(look, said[0] - 1) if each in said] if said else []
+        )
+        if not ended or searched_to < look.size or not shell_is_back(look):
+            return None
+        holder = who_holds(self.session, look)
+        if holder:
+            self.note = HELD.format(command=f"Command {ended[-1]}", holder=holder)
+            return None
+        if not await all_logged(self.session, look.size):
+            return None
+        return CommandEnd("left" if self.session.ended_with_its_shell(ended[-1]) else "command", ended[-1])

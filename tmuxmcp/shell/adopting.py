@@ -57,8 +57,7 @@ from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells import ADOPTABLE, SHELLS, adoption
 from tmuxmcp.machine.locks import lock_within, open_lock, take
 from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, InputWait
-from tmuxmcp.readiness.adoptable import NotAdopted, may_adopt
-from tmuxmcp.readiness.farprompt import may_adopt_far
+from tmuxmcp.readiness.adoptable import NotAdopted, may_adopt, may_adopt_far
 from tmuxmcp.record.events import AdoptedEvent
 from tmuxmcp.record.levels import AdoptionStage, Level
 from tmuxmcp.sessions.levels import identity

@@ -15,8 +15,7 @@ from tmuxmcp.contract.call import Progress
 from tmuxmcp.contract.errors import AdoptionFailed, HostUnreachable, SessionBusy
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.ssh.client import SSH_FAILED
-from tmuxmcp.readiness.adoptable import NotAdopted
-from tmuxmcp.readiness.farprompt import may_adopt_far
+from tmuxmcp.readiness.adoptable import NotAdopted, may_adopt_far
 from tmuxmcp.readiness.wait import WaitCondition, wait_for
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry

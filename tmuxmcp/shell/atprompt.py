@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.readiness.settling import UNMARKED_S
+from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.terminal.marks import ShellState
 
 SETTLES_S = 0.015

@@ -23,7 +23,7 @@ from tmuxmcp.contract.errors import (
 from tmuxmcp.machine.launch import shells
 from tmuxmcp.machine.launch.shells import adoption
 from tmuxmcp.readiness.adoptable import Adoptable, still_at_prompt
-from tmuxmcp.readiness.settling import UNMARKED_S
+from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.record.commands import Stdin, TypedInput, give, place_of, remove_left
 from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.look import Look

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tmuxmcp.machine.launch import shells
 from tmuxmcp.machine.launch.shells import adoption
 from tmuxmcp.machine.witness.kernel import InputWait
-from tmuxmcp.readiness.settling import UNMARKED_S
+from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.record.levels import Level
 from tmuxmcp.sessions.levels import shell_at
 from tmuxmcp.sessions.look import Scan

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.readiness.facts import Need
+from tmuxmcp.readiness.judge import Need
 
 LOOKS_S, PUT_OFF_S = 0.02, 0.003
 """Longest time between two looks while a command runs; and for how long the log must not grow for one before that."""

@@ -10,7 +10,7 @@ from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine.witness.front import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
-from tmuxmcp.readiness.settling import UNMARKED_S
+from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session

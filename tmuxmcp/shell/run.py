@@ -41,7 +41,7 @@ Invariants:
   seen at rest at that same prompt, or has listened for seconds: an owner that goes on after all types nothing, as the
   step that types asks for its claim.
 
-`typed` judges what became of a command, `pacing` what time tells of it; `readiness/asked.py` whether it asks.
+`typed` judges what became of a command, `pacing` what time tells of it; `readiness/finding.py` whether it asks.
 """
 
 from __future__ import annotations
@@ -65,10 +65,8 @@ from tmuxmcp.machine.launch.shells import adoption
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.machine.witness.front import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait
-from tmuxmcp.readiness.asked import InputQuestions
-from tmuxmcp.readiness.awaited import HELD
-from tmuxmcp.readiness.matching import Matching, who_holds
-from tmuxmcp.readiness.wait import last_line
+from tmuxmcp.readiness.finding import InputQuestions, Matching, who_holds
+from tmuxmcp.readiness.wait import HELD, last_line
 from tmuxmcp.record.commands import Stdin
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall

@@ -16,7 +16,7 @@ from tmuxmcp.machine.launch.shells import ADOPTABLE
 from tmuxmcp.machine.witness.front import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait, Process
 from tmuxmcp.readiness.adoptable import asks, note_prompt
-from tmuxmcp.readiness.facts import FULL_SCREEN_MODES
+from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.readiness.wait import last_line
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import UNPROMPTED, Session

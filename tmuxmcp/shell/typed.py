@@ -20,8 +20,8 @@ from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.settings import WRAPPER_LEVELS
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.machine.ssh.client import SSH_FAILED
-from tmuxmcp.readiness.facts import Need
-from tmuxmcp.readiness.matching import Match
+from tmuxmcp.readiness.finding import Match
+from tmuxmcp.readiness.judge import Need
 from tmuxmcp.record.commands import GivenCommand, Stdin
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.meta import sink_of
