@@ -71,7 +71,7 @@ def test_rooms_import_what_is_left_of_them_and_below():
 JUDGES = {
     "machine.witness": ("kernel", "far"),
     "readiness": ("judge",),
-    "shell": ("atprompt", "pacing"),
+    "shell": ("atprompt",),
 }
 """By room: modules that say what facts mean."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cases import for_each
 from tmuxmcp.readiness.judge import Need
-from tmuxmcp.shell.pacing import (
+from tmuxmcp.shell.atprompt import (
     FLOOD_LOOKS_S,
     FLOODS_BYTES,
     LOOKS_S,

@@ -27,7 +27,7 @@ from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
-from tmuxmcp.shell.key import end_listening
+from tmuxmcp.shell.entering import end_listening
 from tmuxmcp.shell.secretreader import SecretReader, reader_of
 from tmuxmcp.tmux import unseen
 

@@ -33,7 +33,7 @@ from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
-from tmuxmcp.shell.key import end_listening
+from tmuxmcp.shell.entering import end_listening
 from tmuxmcp.shell.sequence import KeySequence, Text, ends_with_newline, items_of, text_of
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux import panes

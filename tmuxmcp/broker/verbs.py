@@ -46,8 +46,9 @@ from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.retention import NotRestored, Restoration
 from tmuxmcp.sessions.screens import resize
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell import adopting, run, takeup
-from tmuxmcp.shell.arriving import arrive
+from tmuxmcp.shell import adopting, run
+from tmuxmcp.shell import run as takeup
+from tmuxmcp.shell.adopting import arrive
 from tmuxmcp.shell.startup import first_look, first_note, refuse_first_input, start_up
 from tmuxmcp.shell.typed import RunOutcome, joined_notes
 from tmuxmcp.terminal.modes import PROMPT_SHELLS

@@ -17,8 +17,8 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, startup
 from tmuxmcp.shell.adopting import AdoptionRefusal
 from tmuxmcp.shell.atprompt import AtPrompt, PromptFacts, PromptNeed, PromptStep
-from tmuxmcp.shell.key import end_listening, interrupt, show_prompt
-from tmuxmcp.shell.obstacles import busy, in_the_way, not_a_shell, several, terminals_in_one
+from tmuxmcp.shell.entering import end_listening, interrupt, show_prompt
+from tmuxmcp.shell.startup import busy, in_the_way, not_a_shell, several, terminals_in_one
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux.panes import Pane
 

@@ -1,4 +1,4 @@
-"""Who would get a secret that is typed now: what the kernel says of the programs that read a terminal without echo.
+"""Whether a secret may be typed now: who would get it, as the kernel says of programs that read without echo.
 
 A program is known by its file: the one that it runs, by device and inode, not by a name, which it may choose itself.
 What the kernel does not tell is not known, and never taken for a match.
@@ -12,8 +12,10 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
-from tmuxmcp.contract.errors import WrongMode
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.errors import InvalidArgument, PermissionDenied, WrongMode
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.settings import BrokerSettings, Secret
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.witness.kernel import POLL_WAIT_CHANNELS, TTY_READ, UNREADABLE_WAIT_CHANNELS, Process
 from tmuxmcp.sessions.look import Look
@@ -22,6 +24,9 @@ from tmuxmcp.terminal.text.plain import sanitize
 
 ARGUMENT_CHARS = 300
 """Characters of a program's arguments that a person is shown."""
+
+ALSO_TYPED = ("text", "key", "keys", "ctrl", "alt", "shift", "data_base64")
+"""Arguments of `send` that say what else is typed."""
 
 File = tuple[int, int]
 """Device and inode."""
@@ -132,3 +137,58 @@ def _file(path: str) -> File | None:
 
 def _safe(text: str) -> str:
     return sanitize(text.replace("\n", " "))[0]
+
+
+def secret_named(settings: BrokerSettings, request: q.Send) -> Secret:
+    """The secret that a call means.
+
+    Raises:
+        InvalidArgument: there is none of that name, or more is to be typed with it.
+    """
+    more = [name for name in ALSO_TYPED if getattr(request, name)]
+    if more:
+        hint = "Give secret alone: its value and Enter are typed."
+        raise InvalidArgument(f"secret does not go with {', '.join(more)}.", hint=hint)
+    found = settings.secrets.get(request.secret)
+    if found is None:
+        known = ", ".join(sorted(settings.secrets))
+        hint = f"There are: {known}." if known else "The person names them in the setting secrets; there are none."
+        raise InvalidArgument("There is no secret of that name.", hint=hint, secrets=sorted(settings.secrets))
+    return found
+
+
+@dataclass(frozen=True)
+class SecretMoment:
+    """How a session stands that asks for a secret."""
+
+    look: Look
+    reader: SecretReader
+    asks: bool
+    """A person has to agree to that reader."""
+
+
+async def moment(name: str, secret: Secret, session: Session) -> SecretMoment:
+    """Who would get a secret now.
+
+    Raises:
+        WrongMode: no program asks for a secret.
+        PermissionDenied: it is not for this session, or not for that program.
+    """
+    if not secret.allows(session.id):
+        raise PermissionDenied(
+            f"Nothing was typed: secret {name} is not for session {session.id}.",
+            hint="The person's setting secrets says in which sessions it may be typed. Ask them.",
+            session_id=session.id,
+        )
+    await session.refresh()
+    session.live()
+    look = await session.look()
+    reader = reader_of(session, look)
+    known = reader.runs(secret.programs)
+    if not known and not secret.ask:
+        raise PermissionDenied(
+            f"Nothing was typed: secret {name} is not for what asks in session {session.id}, {reader}.",
+            hint="The person's setting secrets says which programs it is for. Ask them to type it.",
+            session_id=session.id,
+        )
+    return SecretMoment(look, reader, asks=not known)

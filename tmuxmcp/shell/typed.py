@@ -29,7 +29,7 @@ from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell.pacing import KeyWait, ShellRest
+from tmuxmcp.shell.atprompt import KeyWait, ShellRest
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
 from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, behind_echo, shows_nothing
