@@ -25,7 +25,7 @@ from tmuxmcp.contract import latedataclass
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied, TmuxMcpError, shortage
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import TRACE_LEVEL
-from tmuxmcp.gate.redact import Redactor
+from tmuxmcp.gate.audit import Redactor
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import leave_removed_directory
 from tmuxmcp.machine.ownfiles import make_directory, write_once

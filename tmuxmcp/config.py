@@ -310,7 +310,7 @@ class Settings(BaseSettings):
         if isinstance(value, dict):
             value = [value]
         if isinstance(value, list) and value:
-            from tmuxmcp.gate.policy.rules import parse_policy
+            from tmuxmcp.gate.policy.judge import parse_policy
 
             try:
                 parse_policy(value)

@@ -27,7 +27,7 @@ NOT_SAID = {
     "record/excerpt.py",  # stands in the text of a read, which is the same everywhere
     "machine/files.py",  # of the file tools, which the command line has no verbs for
     "contract/guesses.py",  # of arguments that a tool does not have
-    "gate/policy/rules.py",  # names of tools, which policies are written with
+    "gate/policy/judge.py",  # names of tools, which policies are written with
 }
 
 

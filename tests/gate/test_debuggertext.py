@@ -13,8 +13,7 @@ from tests.conftest import SLOW, Parsed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.gate.actions import ActionPlace, action_of
 from tmuxmcp.gate.policy.debuggertext import gdb_texts
-from tmuxmcp.gate.policy.judge import judge
-from tmuxmcp.gate.policy.rules import parse_policy
+from tmuxmcp.gate.policy.judge import judge, parse_policy
 
 SHELLS = """
 shell touch x

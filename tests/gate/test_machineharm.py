@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tests.conftest import Parsed
-from tmuxmcp.gate.policy.judge import Action, judge
-from tmuxmcp.gate.policy.rules import parse_policy
+from tmuxmcp.gate.policy.judge import Action, judge, parse_policy
 
 ENDS = r"""
 poweroff

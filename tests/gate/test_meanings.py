@@ -6,8 +6,7 @@ import pytest
 
 from tests.conftest import Parsed
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.gate.policy.judge import Action, judge
-from tmuxmcp.gate.policy.rules import parse_policy
+from tmuxmcp.gate.policy.judge import Action, judge, parse_policy
 
 REMOVES = r"""
 rm -rf x

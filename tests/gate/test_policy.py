@@ -8,8 +8,7 @@ import pytest
 from tests.cases import for_each
 from tests.conftest import Parsed
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.gate.policy.judge import Action, Ruling, judge, match_words
-from tmuxmcp.gate.policy.rules import parse_policy
+from tmuxmcp.gate.policy.judge import Action, Ruling, judge, match_words, parse_policy
 from tmuxmcp.gate.policy.shelltext import UNKNOWN_COMMAND, SimpleCommand
 
 
@@ -208,7 +207,7 @@ def test_wrong_rules_are_refused_with_their_number(entries: list[Any], said: str
 def test_names_are_those_of_the_tables():
     from tmuxmcp.contract.operations import OPERATIONS
     from tmuxmcp.contract.results import Mode
-    from tmuxmcp.gate.policy.rules import RULE_MODES, RULE_TOOLS
+    from tmuxmcp.gate.policy.judge import RULE_MODES, RULE_TOOLS
 
     assert set(OPERATIONS) <= RULE_TOOLS
     assert set(Mode.__args__) == RULE_MODES  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import for_each
-from tmuxmcp.gate.redact import MOST_SECRETS, REDACTED_TEXT, Redactor, hide_arguments, hide_options
+from tmuxmcp.gate.audit import MOST_SECRETS, REDACTED_TEXT, Redactor, hide_arguments, hide_options
 
 SECRET = "s3cr3t.value+/="
 

@@ -24,9 +24,7 @@ from tmuxmcp.contract.errors import (
 )
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate.confirmations import Confirmation, Confirmations
-from tmuxmcp.gate.firstanswer import ANSWER_LOOK_S
-from tmuxmcp.gate.reaching import of_command_line, offer_next
+from tmuxmcp.gate.confirmations import ANSWER_LOOK_S, Confirmation, Confirmations, of_command_line, offer_next
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.inputrequests import Became, InputRequest, RequestAnswer
 from tmuxmcp.sessions import inputrequests, lease

@@ -35,7 +35,7 @@ from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import CreateSession, Read, Run, Send
 from tmuxmcp.contract.results import HealthResult, Result, SendResult
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate import reaching
+from tmuxmcp.gate import confirmations as reaching
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.machine import cgroup

@@ -11,8 +11,7 @@ import anyio
 from tmuxmcp.contract.errors import IoError, TimedOut
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate.audit import Audit
-from tmuxmcp.gate.audit_line import of_removal
+from tmuxmcp.gate.audit import Audit, of_removal
 from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import making_lock
 from tmuxmcp.sessions import retention

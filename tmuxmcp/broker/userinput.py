@@ -21,7 +21,7 @@ from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, CallAgain, Question
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError, WrongMode
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate import reaching
+from tmuxmcp.gate import confirmations as reaching
 from tmuxmcp.machine.secretvalue import notify
 from tmuxmcp.record.inputrequests import InputRequest, RequestAnswer
 from tmuxmcp.sessions import inputrequests

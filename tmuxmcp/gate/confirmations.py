@@ -14,13 +14,22 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
+import anyio
+
+from tmuxmcp.contract.call import Call, CallAgain, Question
+from tmuxmcp.contract.errors import ConfirmationDeclined, TmuxMcpError
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.ownfiles import make_directory, read_text, write_atomically
+from tmuxmcp.sessions import inputrequests
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux import answerkey, viewers
 
 ANSWER_FORGOTTEN_S = 600
 OPEN_CONFIRMATIONS = 100
@@ -160,3 +169,121 @@ class Confirmations:
             return False
         self._granted(question_id).unlink(missing_ok=True)  # then nobody can make it any more
         return True
+
+
+# ---- A question that a person sees in two places ---------------------------------------------------------------------
+#
+# In the client and at the command line: the first answer counts.
+#
+# The other place is told nothing more. Who declines after having agreed elsewhere has declined, as long as nothing was
+# done.
+
+ANSWER_LOOK_S = 0.2
+"""How often the command line's answer is looked for while the client asks: a person takes longer than that."""
+
+Agreed = bool | None
+
+
+async def first_answer(question: Question, confirmations: Confirmations, call: Call) -> Agreed:
+    """Ask in the client, and look for an answer at the command line meanwhile.
+
+    Returns:
+        whether a person agrees; None: the client cannot ask, and the question waits at the command line.
+
+    Raises:
+        CallAgain: the client asks, and makes the call again.
+        ConfirmationDeclined: the answer is to another question.
+    """
+    if call.answers:  # the client brings its answer: nothing is waited for
+        try:
+            answer = await call.ask(question)
+        except TmuxMcpError:
+            confirmations.forget(question.digest)
+            confirmations.forget(call.answers)
+            raise
+        return _in_client(question, confirmations, answer)
+    told: list[Agreed | CallAgain | TmuxMcpError] = []
+    async with anyio.create_task_group() as task_group:
+
+        async def first(what: Callable[[], Awaitable[Agreed]]) -> None:
+            try:
+                told.append(await what())
+            except (CallAgain, TmuxMcpError) as error:  # not through the task group, which would make a group of it
+                told.append(error)
+            task_group.cancel_scope.cancel()
+
+        async def in_client() -> Agreed:
+            return _in_client(question, confirmations, await call.ask(question))
+
+        task_group.start_soon(first, in_client)
+        task_group.start_soon(first, partial(_at_command_line, question, confirmations))
+    result = told[0]
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _in_client(question: Question, confirmations: Confirmations, answer: Agreed) -> Agreed:
+    """What the client's answer comes to; where it could not ask, the question stays.
+
+    Raises:
+        ConfirmationDeclined: it comes too late.
+    """
+    if answer is None:
+        return None
+    if not confirmations.forget(question.digest) and answer:
+        raise ConfirmationDeclined(
+            "The question was declined elsewhere before, or forgotten after ten minutes: the answer is void.",
+            hint="Ask the person what they want; if they agree, make the call again.",
+        )
+    return answer
+
+
+async def _at_command_line(question: Question, confirmations: Confirmations) -> Agreed:
+    while True:
+        await anyio.sleep(ANSWER_LOOK_S)
+        if confirmations.take(question.digest):
+            return True
+        if confirmations.of(question.digest) is None:
+            return False
+
+
+# ---- Tells the people attached to a session that something waits for them there, and what their key is for -----------
+#
+# None of an agent's words goes this way: an id, and the command that shows the rest.
+
+OFFER_S = 2.0
+"""How long a call that is over may take to say what waits now."""
+
+
+async def reach(session: Session, settings: BrokerSettings, asked_id: str) -> None:
+    """Say in the status lines that a request or a question of the policy waits, and have the key open its popup."""
+    if not session.pane:
+        return
+    by_command = f"tmuxmcp answer {asked_id}"
+    with suppress(TmuxMcpError):
+        await answerkey.bind(session.tmux, settings.answer_key, of_command_line(settings))
+        await offer_next(session, settings)
+        by_key = f"{session.id} asks: {settings.answer_key}, or {by_command}"
+        await viewers.tell(session.tmux, session.pane, f"{session.id} asks: {by_command}", by_key)
+
+
+def of_command_line(settings: BrokerSettings) -> dict[str, str]:
+    """The settings with which a command line does what this broker would."""
+    names = ("state_dir", "audit", "answer_key", "take_key")
+    return {name: str(getattr(settings, name)) for name in names}
+
+
+def waiting(session: Session, settings: BrokerSettings) -> list[str]:
+    """Ids of what waits for a person in a session, requests and questions of the policy, the first first."""
+    asked = [(request.asked_at, request.id) for request in inputrequests.waiting(session)]
+    asked += [(each.asked_at, each.id) for each in Confirmations(settings.state_dir).about(session.id)]
+    return [each for _, each in sorted(asked)]
+
+
+async def offer_next(session: Session, settings: BrokerSettings) -> None:
+    """Have the key of attached people be for what waits first."""
+    if session.pane:
+        session.offers = next(iter(waiting(session, settings)), "")
+        with suppress(TmuxMcpError):
+            await answerkey.offer(session.tmux, session.pane, session.offers)

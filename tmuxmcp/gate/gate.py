@@ -25,14 +25,10 @@ from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretV
 from tmuxmcp.contract.requests import Run, Send
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate import reaching
-from tmuxmcp.gate.audit import Audit, OpenLine
-from tmuxmcp.gate.audit_line import AuditLine
-from tmuxmcp.gate.confirmations import Confirmations
-from tmuxmcp.gate.firstanswer import first_answer
+from tmuxmcp.gate import confirmations as reaching
+from tmuxmcp.gate.audit import Audit, AuditLine, OpenLine, Redactor
+from tmuxmcp.gate.confirmations import OFFER_S, Confirmations, first_answer
 from tmuxmcp.gate.policy.parsing import Parsing
-from tmuxmcp.gate.reaching import OFFER_S
-from tmuxmcp.gate.redact import Redactor
 from tmuxmcp.gate.target import Target
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import is_secret_name, user_shell
@@ -45,11 +41,10 @@ from tmuxmcp.sessions.bounds import allows
 from tmuxmcp.terminal.text.plain import sanitize
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.secretuse import SecretMoment
     from tmuxmcp.gate.actions import ActionPlace
     from tmuxmcp.gate.policy.judge import Action, Policy, Rule, Ruling
     from tmuxmcp.sessions.session import Session
-    from tmuxmcp.shell.secretreader import SecretReader
+    from tmuxmcp.shell.secretreader import SecretMoment, SecretReader
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +88,7 @@ class Gate:
         """The policy; None where there is nothing to judge."""
         if not self.settings.policy:
             return None
-        from tmuxmcp.gate.policy.rules import parse_policy
+        from tmuxmcp.gate.policy.judge import parse_policy
 
         policy = parse_policy(self.settings.policy)
         return None if policy.allows_everything else policy
@@ -292,12 +287,12 @@ class Gate:
         """
         if not isinstance(request, Send) or not request.secret:
             return None
-        from tmuxmcp.broker import secretuse
+        from tmuxmcp.shell import secretreader
 
-        secret = secretuse.secret_named(self.settings, request)
+        secret = secretreader.secret_named(self.settings, request)
         if target.session is None:
             return None  # there is none, or no question in it yet: what acts says so
-        return await secretuse.moment(request.secret, secret, target.session)
+        return await secretreader.moment(request.secret, secret, target.session)
 
     async def _action(self, request: Request[Any], place: ActionPlace) -> Action:
         from tmuxmcp.gate.actions import action_of

@@ -50,8 +50,7 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
     import anyio
 
     from tmuxmcp.gate.actions import ActionPlace
-    from tmuxmcp.gate.policy.judge import judge
-    from tmuxmcp.gate.policy.rules import RULE_TOOLS, parse_policy
+    from tmuxmcp.gate.policy.judge import RULE_TOOLS, judge, parse_policy
 
     if options.tool not in RULE_TOOLS:
         raise InvalidArgument(f"There is no tool {options.tool!r}.", hint=f"Tools: {', '.join(sorted(RULE_TOOLS))}.")

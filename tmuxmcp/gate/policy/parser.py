@@ -18,8 +18,7 @@ def commands_of(request: dict[str, Any]) -> list[Any]:
     from dataclasses import replace
 
     from tmuxmcp.gate.policy.shelltext import MOST_GOT, SimpleCommand, parse
-    from tmuxmcp.gate.policy.variables import of_environment
-    from tmuxmcp.gate.policy.wrapped import unwrapped
+    from tmuxmcp.gate.policy.wrapped import of_environment, unwrapped
 
     cwds = (request["cwd"],)
     if "argv" in request:
