@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import platform
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import anyio
+
+import tmuxmcp
+from tmuxmcp import __version__
+from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
-from tmuxmcp.contract.errors import ResourceLimit
+from tmuxmcp.contract.errors import ResourceLimit, TmuxMcpError, Unsupported
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.requests import Read, Wait
 from tmuxmcp.contract.results import CallsGoingOn, Result
+from tmuxmcp.contract.settings import BrokerSettings, SandboxWish
+from tmuxmcp.machine import cgroup
+from tmuxmcp.machine.ownfiles import state_id
+from tmuxmcp.machine.sandbox import sandbox
+from tmuxmcp.sessions.registry import Registry
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 WAITS_PER_CALL = 16
 """So many waits are let go on for each call that may."""
@@ -90,3 +106,104 @@ class Admission:
             return result
         warning = f"{' and '.join(near)} of this client go on at once: more are refused (max_calls)."
         return result.model_copy(update={"note": " ".join(filter(None, (getattr(result, "note", None), warning)))})
+
+
+# ---- A span of OpenTelemetry for each operation ----------------------------------------------------------------------
+#
+# What was called, with which id, how it ended. Nothing of its content.
+#
+# Who serves says where spans go (`traces.py`); a program that uses the broker as a library brings its own provider.
+
+
+def tracer() -> Tracer:
+    """What makes the spans; they go nowhere until the process has a provider of OpenTelemetry's SDK."""
+    from opentelemetry.trace import get_tracer
+
+    return get_tracer("tmuxmcp", __version__)
+
+
+@contextmanager
+def span(made_by: Tracer, request: Request[Any], call: Call) -> Iterator[None]:
+    """While this is open, the operation goes on. It is within the span of the MCP request, which the SDK makes."""
+    from opentelemetry.trace import StatusCode
+
+    attributes = {"tmuxmcp.call_id": call.call_id, "tmuxmcp.operation": request.operation.name}
+    if request.session:
+        attributes["tmuxmcp.session_id"] = request.session
+    with made_by.start_as_current_span(
+        f"tmuxmcp {request.operation.name}",
+        attributes=attributes,
+        record_exception=False,  # its message may hold what was typed
+        set_status_on_exception=False,
+    ) as begun:
+        try:
+            yield
+        except BaseException as error:
+            code = error.code if isinstance(error, TmuxMcpError) else type(error).__name__
+            begun.set_attribute("error.type", code)
+            begun.set_status(StatusCode.ERROR)
+            raise
+
+
+# ---- How the broker itself is ----------------------------------------------------------------------------------------
+
+LIMIT_SETTINGS = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
+"""The settings that a caller may run into."""
+
+FREE_BYTES = 100 << 20
+"""Less free space than this is too little: logs stop where the disk is full."""
+
+
+async def check_health(registry: Registry, settings: BrokerSettings, *, uptime_s: float) -> r.HealthResult:
+    """Versions, limits and checks."""
+    sessions, tmux = await _look_at_tmux(registry)
+    return r.HealthResult(
+        version=tmuxmcp.__version__,
+        tmux_version=registry.tmux.version,
+        python_version=platform.python_version(),
+        uptime_s=round(uptime_s, 3),
+        machine_id=_machine_id(settings.state_dir),
+        sessions=sessions,
+        limits={name: getattr(settings, name) for name in LIMIT_SETTINGS},
+        checks=[
+            r.Check(name="state_dir", ok=True, message=str(settings.state_dir)),
+            tmux,
+            _look_at_disk(settings.state_dir),
+            *await anyio.to_thread.run_sync(_confinement, settings.sandbox),
+        ],
+    )
+
+
+def _machine_id(state_dir: Path) -> str | None:
+    try:
+        return state_id(state_dir)
+    except OSError:  # a disk that is full, say: `checks` tells
+        return None
+
+
+async def _look_at_tmux(registry: Registry) -> tuple[int, r.Check]:
+    """The number of live sessions, and whether tmux answers."""
+    try:
+        await registry.look_again()
+    except TmuxMcpError as error:
+        return 0, r.Check(name="tmux", ok=False, message=str(error))
+    live = sum(1 for session in registry.sessions.values() if not session.exited)
+    return live, r.Check(name="tmux", ok=True, message=f"{registry.tmux.binary} on {registry.tmux.socket}")
+
+
+def _look_at_disk(path: Path) -> r.Check:
+    free = shutil.disk_usage(path).free
+    return r.Check(name="disk", ok=free > FREE_BYTES, message=f"{free >> 20} MiB free")
+
+
+def _confinement(wish: SandboxWish) -> list[r.Check]:
+    """What sessions can be bound by on this machine, and whether that is what the settings want."""
+    try:
+        sandbox.choose(wish)
+        enough = True
+    except Unsupported:
+        enough = False
+    return [
+        r.Check(name="cgroup", ok=True, message=cgroup.describe(cgroup.places())),
+        r.Check(name="sandbox", ok=enough, message=sandbox.describe()),
+    ]

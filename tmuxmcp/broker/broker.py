@@ -16,16 +16,12 @@ import anyio
 import anyio.abc
 
 from tmuxmcp.broker import steps
-from tmuxmcp.broker.admission import Admission, only_waits
+from tmuxmcp.broker.admission import Admission, only_waits, span, tracer
 from tmuxmcp.broker.again import IdempotentCalls
-from tmuxmcp.broker.answering import PersonAnswers
+from tmuxmcp.broker.answering import InClient, PersonAnswers
 from tmuxmcp.broker.hands import PageInput
-from tmuxmcp.broker.inclient import InClient
-from tmuxmcp.broker.prune import Prune, Pruned
-from tmuxmcp.broker.recordingcare import RecordingCare
-from tmuxmcp.broker.restoring import Restored, Restoring
+from tmuxmcp.broker.restoring import Prune, Pruned, Restored, Restoring
 from tmuxmcp.broker.sight import SessionSights
-from tmuxmcp.broker.spans import span, tracer
 from tmuxmcp.broker.verbs import Verbs
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, TmuxFailed, TmuxMcpError, Unauthorized
@@ -35,7 +31,7 @@ from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import CreateSession, Read, Run, Send
 from tmuxmcp.contract.results import HealthResult, Result, SendResult
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate import confirmations as reaching
+from tmuxmcp.gate import confirmations
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.machine import cgroup
@@ -46,9 +42,8 @@ from tmuxmcp.readiness.wait import WatchChange as Changed
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.notedcalls import NotedCall
-from tmuxmcp.sessions import lease
+from tmuxmcp.sessions import lease, retention
 from tmuxmcp.sessions import noting as identity
-from tmuxmcp.sessions import retention as reap
 from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Follow
@@ -58,7 +53,7 @@ from tmuxmcp.sessions.registry import Registry, Repair
 from tmuxmcp.sessions.retention import NotRestored, Restoration, RetentionWish
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.statusline import StatusLine
-from tmuxmcp.sessions.timekeeper import CheckpointMaker, SizesSeen, Timekeeper
+from tmuxmcp.sessions.timekeeper import CheckpointMaker, RecordingCare, SizesSeen, Timekeeper
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.held import Lease
@@ -337,10 +332,10 @@ class Broker(Operations):
         Raises:
             SessionNotFound, NotRetained, ResourceLimit, TimedOut, IoError, Unauthorized, PolicyDenied
         """
-        from tmuxmcp.broker import recordings  # late: it brings the emulator
+        from tmuxmcp.broker import recorder
 
         asked = call or self._own_call()
-        return await recordings.newest(await self._to_read(session_id, asked), most_bytes, asked)
+        return await recorder.newest(await self._to_read(session_id, asked), most_bytes, asked)
 
     async def pane(self, session_id: str) -> libtmux.Pane:
         """A running session's pane as libtmux's object, for what tmux can do and no operation does.
@@ -506,7 +501,7 @@ class Broker(Operations):
     async def _reap(self) -> None:
         """End what nobody wants any more, now and then."""
         settings = self.settings
-        bounds = reap.AgeLimits(settings.idle_timeout_s, settings.max_duration_s, settings.take_timeout_s)
+        bounds = retention.AgeLimits(settings.idle_timeout_s, settings.max_duration_s, settings.take_timeout_s)
         wish = RetentionWish(settings.retention_days, settings.state_max_bytes)
         while True:
             with suppress(TmuxMcpError, OSError):
@@ -514,7 +509,7 @@ class Broker(Operations):
                 await self._settle_leases()
                 await self._settle_offers()
                 watched = await panes.attached(self.tmux)
-                await reap.end_idle(
+                await retention.end_idle(
                     self.registry.sessions.values(),
                     settings.state_dir,
                     bounds,
@@ -523,7 +518,7 @@ class Broker(Operations):
                 )
                 await self.prune(wish)
                 await anyio.to_thread.run_sync(lambda: cgroup.sweep(cgroup.places(self.tmux.pid or "self")))
-            with anyio.move_on_after(reap.interval_s(bounds, self.registry.sessions.values())):
+            with anyio.move_on_after(retention.interval_s(bounds, self.registry.sessions.values())):
                 await self._verbs.limited.wait()
             self._verbs.limited = anyio.Event()
 
@@ -538,7 +533,7 @@ class Broker(Operations):
         """Unbind the answer key of requests whose time was up while no call waited for them."""
         for session in list(self.registry.sessions.values()):
             if session.offers:
-                await reaching.offer_next(session, self.settings)
+                await confirmations.offer_next(session, self.settings)
 
     async def prune(self, wish: RetentionWish, *, by: str = "", look_only: bool = False) -> Pruned:
         """Remove files of sessions that are over.
@@ -590,17 +585,17 @@ class Broker(Operations):
             minded = [session.close_channel_if_over() for session in list(self.registry.sessions.values())]
             await anyio.sleep(CHANNEL_LOOK_S if any(minded) else NO_CHANNEL_LOOK_S)
 
-    async def _end_due(self, session: Session, due: reap.DueEnd) -> None:
+    async def _end_due(self, session: Session, due: retention.DueEnd) -> None:
         await self._verbs.end(session, due.reason, "TERM", REAP_GRACE_MS, why=due.why)
 
     async def _end_abandoned(self) -> bool:
         sessions = self.registry.sessions
         watched = await panes.attached(self.tmux) | {each for each in sessions if self._verbs.pages.of(each)}
-        found = await reap.abandoned(sessions.values(), self.settings.state_dir, watched, self._verbs.counting)
+        found = await retention.abandoned(sessions.values(), self.settings.state_dir, watched, self._verbs.counting)
         if found:
             log.info("session %s is ended: its caller is gone, and another one needs its place", found.id)
             why = "its caller was gone, and another one needed its place"
-            await self._end_due(found, reap.DueEnd(EndCause.IDLE, why))
+            await self._end_due(found, retention.DueEnd(EndCause.IDLE, why))
         return found is not None
 
     async def _destroy_own(self) -> None:

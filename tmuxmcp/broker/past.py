@@ -13,7 +13,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.readiness import finding as nextprompt
+from tmuxmcp.readiness import finding
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.screens import NOTHING_SHOWN, ShownScreen, screen_at
 from tmuxmcp.sessions.session import Session
@@ -127,7 +127,7 @@ async def _moment(session: Session, asked: q.Read) -> Moment:
     offset, note = asked.at_offset, None
     if offset is None:
         assert asked.command is not None, "is_meant says so"
-        offset, note = commandresults.end_of(session, await nextprompt.at_rest(session), asked.command)
+        offset, note = commandresults.end_of(session, await finding.at_rest(session), asked.command)
     return Moment(offset, note, await anyio.to_thread.run_sync(session.times.ms_at, offset))
 
 

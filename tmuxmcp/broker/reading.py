@@ -16,7 +16,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import SCREEN_VIEWS, View, conditions
 from tmuxmcp.machine.searching import Searching
 from tmuxmcp.machine.witness.kernel import InputWait
-from tmuxmcp.readiness import finding as nextprompt
+from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.finding import Match
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
@@ -160,7 +160,7 @@ class Reading:
         if view == "auto" or (view != "scrollback" and wait.only != "none"):
             await session.refresh()
         numbered = isinstance(asked, q.Read) and asked.command is not None
-        look = await (nextprompt.at_rest(session) if numbered else session.look())
+        look = await (finding.at_rest(session) if numbered else session.look())
         if view != "auto":
             return self._log(session, look, view, asked, call)
         if look.alternate_screen or look.mode in FULL_SCREEN_MODES:

@@ -1,7 +1,8 @@
-"""`send secret=NAME`: whether a secret may be typed now, and typing it.
+"""`send secret=NAME`: types a secret.
 
-It is judged before the call is done, when a person may be asked, and again just before it is typed: in the same state,
-for the same program, or not at all. The value is had from its source only then, and overwritten at once.
+Whether it may be is judged (`shell/secretreader.py`) before the call is done, when a person may be asked, and again
+just before it is typed: in the same state, for the same program, or not at all. The value is had from its source only
+then, and overwritten at once.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from tmuxmcp.broker.sending import flush_input, not_typed, typed_now
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, no_progress
-from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, PermissionDenied
-from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.settings import BrokerSettings, Secret
+from tmuxmcp.contract.errors import ConfirmationDeclined
+from tmuxmcp.contract.settings import Secret
 from tmuxmcp.machine.secretvalue import value_of
 from tmuxmcp.machine.witness.kernel import entered_at
-from tmuxmcp.readiness import finding as nextprompt
+from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.finding import line_of_cursor
 from tmuxmcp.readiness.wait import WaitCondition
 from tmuxmcp.record.commands import TypedInput
@@ -28,71 +28,13 @@ from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
 from tmuxmcp.shell.entering import end_listening
-from tmuxmcp.shell.secretreader import SecretReader, reader_of
+from tmuxmcp.shell.secretreader import SecretMoment, SecretReader, moment, secret_named
 from tmuxmcp.tmux import unseen
-
-ALSO_TYPED = ("text", "key", "keys", "ctrl", "alt", "shift", "data_base64")
-"""Arguments of `send` that say what else is typed."""
 
 SECRET_WAS_SHOWN = (
     "The program showed what was typed: the value of secret {name} now stands on the screen and in the log of session "
     "{session}. Tell the person to change it. What the session printed since is not in this answer, but read has it."
 )
-
-
-def secret_named(settings: BrokerSettings, request: q.Send) -> Secret:
-    """The secret that a call means.
-
-    Raises:
-        InvalidArgument: there is none of that name, or more is to be typed with it.
-    """
-    more = [name for name in ALSO_TYPED if getattr(request, name)]
-    if more:
-        hint = "Give secret alone: its value and Enter are typed."
-        raise InvalidArgument(f"secret does not go with {', '.join(more)}.", hint=hint)
-    found = settings.secrets.get(request.secret)
-    if found is None:
-        known = ", ".join(sorted(settings.secrets))
-        hint = f"There are: {known}." if known else "The person names them in the setting secrets; there are none."
-        raise InvalidArgument("There is no secret of that name.", hint=hint, secrets=sorted(settings.secrets))
-    return found
-
-
-@dataclass(frozen=True)
-class SecretMoment:
-    """How a session stands that asks for a secret."""
-
-    look: Look
-    reader: SecretReader
-    asks: bool
-    """A person has to agree to that reader."""
-
-
-async def moment(name: str, secret: Secret, session: Session) -> SecretMoment:
-    """Who would get a secret now.
-
-    Raises:
-        WrongMode: no program asks for a secret.
-        PermissionDenied: it is not for this session, or not for that program.
-    """
-    if not secret.allows(session.id):
-        raise PermissionDenied(
-            f"Nothing was typed: secret {name} is not for session {session.id}.",
-            hint="The person's setting secrets says in which sessions it may be typed. Ask them.",
-            session_id=session.id,
-        )
-    await session.refresh()
-    session.live()
-    look = await session.look()
-    reader = reader_of(session, look)
-    known = reader.runs(secret.programs)
-    if not known and not secret.ask:
-        raise PermissionDenied(
-            f"Nothing was typed: secret {name} is not for what asks in session {session.id}, {reader}.",
-            hint="The person's setting secrets says which programs it is for. Ask them to type it.",
-            session_id=session.id,
-        )
-    return SecretMoment(look, reader, asks=not known)
 
 
 async def send(
@@ -119,7 +61,7 @@ async def send(
     """
     secret = secret_named(reading.settings, request)
     await adopting.settle(session)
-    await end_listening(session, await nextprompt.prompt_drawn(session))
+    await end_listening(session, await finding.prompt_drawn(session))
     await _may(request.secret, secret, session, agreed, call)
     wait.progress = no_progress  # a last line may show what was typed
     async with value_of(request.secret, secret, env) as value:

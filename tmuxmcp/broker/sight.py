@@ -5,29 +5,39 @@ It only looks: no cursor of a caller moves, and nothing counts as told to anybod
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import Literal
 
 import anyio
+import anyio.lowlevel
 
-from tmuxmcp.broker import facts, past
-from tmuxmcp.broker.reading import title_of
+from tmuxmcp.broker import past
+from tmuxmcp.broker.reading import cursor_of, title_of
+from tmuxmcp.broker.views import PageViewer
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import seconds_of
+from tmuxmcp.contract.call import iso, seconds_of
+from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.readiness.finding import certain
 from tmuxmcp.record import meta as generations
+from tmuxmcp.record.levels import Level
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.past.timing import FIRST_STEP
 from tmuxmcp.sessions import commandresults, inputrequests
+from tmuxmcp.sessions.levels import LevelScan
+from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.sheet import LONGEST_SEQUENCE, last_shape
+from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.held import Lease, user_name
+from tmuxmcp.tmux.viewers import TmuxViewer
 
 TABLE_DESTROYED = 50
 """Sessions that were destroyed of which is told, the newest."""
@@ -161,7 +171,7 @@ class SessionSights:
         taken = pane.taken if pane else None
         return SessionStanding(
             sign=self._sign(session),
-            summary=facts.summary(session, look),
+            summary=summary(session, look),
             taken=taken,
             paused="" if pane is None or pane.paused is None else "all" if pane.all_paused else "one",
             yours=taken is not None and taken.by == user_name(),
@@ -251,3 +261,219 @@ def _moments(session: Session) -> list[int]:
         return times
     apart = max((times[-1] - times[0]) // MOST_MOMENTS, 1)
     return list({ms // apart: ms for ms in times}.values())
+
+
+# ---- `list_sessions` -------------------------------------------------------------------------------------------------
+#
+# A page of the sessions. What it does not show is not looked at, and a long page holds up no call.
+
+LISTED_DESTROYED = 20
+"""Destroyed sessions that are listed, the newest."""
+
+LIST_PLACE = re.compile(r"([01])/(.{0,40})/([A-Za-z0-9_-]{1,64})", re.DOTALL)
+"""A place in the list: whether the session was over, when it was made, its id."""
+
+ListPlace = tuple[bool, str, str]
+"""The order of the list. Sessions that run come first: one that ends moves on, to where no reader has been yet."""
+
+
+class SessionListing:
+    """Lists the sessions of one broker."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._turn = anyio.Lock()
+        """One list at a time is made, a row between two turns of everybody else."""
+
+    async def page(self, request: q.ListSessions, caller: str) -> r.ListSessionsResult:
+        """Look at so many sessions, from a place on.
+
+        Args:
+            caller: whose default session is told.
+
+        Raises:
+            InvalidArgument: there is no such place.
+        """
+        after = _parse(request.after) if request.after else None
+        async with self._turn:
+            await self._registry.look_again()
+            every, unlisted = list(self._registry.sessions.values()), 0
+            if request.include_exited:
+                destroyed, unlisted = self._registry.destroyed(LISTED_DESTROYED)
+                every += destroyed
+            else:
+                every = [each for each in every if not each.exited]
+            placed = sorted(((_list_place(each), each) for each in every), key=lambda each: each[0])
+            behind = [each for each in placed if after is None or each[0] > after]
+            rows = []
+            for _, session in behind[: request.limit]:
+                rows.append(summary(session, await session.look()))
+                await anyio.lowlevel.checkpoint()
+        left = len(behind) - len(rows)
+        goes_on = spell(behind[len(rows) - 1][0]) if left else None
+        own = next((each.id for _, each in placed if each.meta.owner == caller and not each.exited), None)
+        return r.ListSessionsResult(
+            count=len(every),
+            default_session_id=own,
+            note=_note(left, goes_on, unlisted),
+            next_after=goes_on,
+            sessions=rows,
+        )
+
+
+def _list_place(session: Session) -> ListPlace:
+    return session.exited, session.meta.created_at[:40], session.id
+
+
+def spell(place: ListPlace) -> str:
+    """A place as `after` takes it."""
+    over, made, session_id = place
+    return f"{over:d}/{made}/{session_id}"
+
+
+def _parse(text: str) -> ListPlace:
+    found = LIST_PLACE.fullmatch(text)
+    if found is None:
+        raise InvalidArgument(
+            f"after={text[:200]!r} is no place in the list.",
+            hint="Give next_after of the page before, or leave it out.",
+        )
+    return found[1] == "1", found[2], found[3]
+
+
+def _note(left: int, goes_on: str | None, unlisted: int) -> str | None:
+    more = f"{left} more are not shown: list_sessions with after={goes_on} goes on." if left else ""
+    before = f"{unlisted} more were destroyed before; get_session and read know them." if unlisted else ""
+    return " ".join(filter(None, (more, before))) or None
+
+
+# ---- What is known of a session: a line of the list, and everything --------------------------------------------------
+
+
+def summary(session: Session, look: Look) -> r.SessionSummary:
+    """A session as `list_sessions` shows it."""
+    code, name = look.exit_status
+    return r.SessionSummary(
+        session_id=session.id,
+        program=session.meta.program,
+        args=session.meta.args,
+        mode=look.mode,
+        ready=certain(session, look),
+        exited=look.exited,
+        exit_code=code,
+        exit_signal=name,
+        ended=session.ended,
+        pid=look.pid,
+        cwd=look.cwd or None,
+        title=title_of(look.pane),
+        rows=look.rows,
+        cols=look.cols,
+        created_at=session.meta.created_at,
+        last_activity_at=session.last_activity(),
+        output_bytes=look.size,
+        healthy=_recorded(look),
+        pinned=session.directory.pin.exists(),
+        asks=len(inputrequests.waiting(session)),
+    )
+
+
+def of(
+    session: Session,
+    look: Look,
+    attach_command: str,
+    viewers: Sequence[TmuxViewer] = (),
+    pages: Sequence[PageViewer] = (),
+    page_url: str = "",
+) -> r.SessionFacts:
+    """All facts of a session.
+
+    Args:
+        viewers, pages: who looks at it, in a tmux and in a browser.
+        page_url: where a server shows the page; empty: this one does not.
+    """
+    held = session.lease
+    return r.SessionFacts(
+        **dict(summary(session, look)),
+        generation=session.generation,
+        cursor=cursor_of(look.pane),
+        foreground=look.foreground,
+        alternate_screen=look.alternate_screen,
+        recording=session.recording is not None and session.recording.state == "running" and not look.exited,
+        recorded=recording_of(session),
+        taken_over=r.TakenOver(by=held.by, since=held.since) if held else None,
+        viewers=sorted(
+            [*map(_viewer, viewers), *(_page_viewer(each, session) for each in pages)], key=lambda each: each.since
+        ),
+        usage=session.usage(),
+        attach_command=attach_command,
+        watch_url=f"{page_url}/#session={session.id}" if page_url else None,
+        shell=shell_of(look.level, look.program)
+        if look.marks and look.own_shell_in_front and not look.exited
+        else None,
+        levels=[
+            r.ShellLevel(level=each.level.number, kind=_kind(each.level, look.program), state=_state(each, look))
+            for each in look.levels
+            if (look.own_marks or each.level.number) and not look.exited
+        ],
+        commands=session.commands.count(look),
+        host=session.meta.host or None,
+        sandbox=session.bounds.sandbox,
+        limits=session.bounds.applied,
+        note=_session_note(session, look),
+    )
+
+
+def _viewer(viewer: TmuxViewer) -> r.Viewer:
+    user = viewer.user or user_name()  # tmux 3.2 lets nobody else in
+    return r.Viewer(kind="tmux", name=f"{user} {viewer.terminal}", may_type=viewer.may_type, since=iso(viewer.since_s))
+
+
+def _page_viewer(viewer: PageViewer, session: Session) -> r.Viewer:
+    held = session.pane.taken if session.pane else None
+    holds = held is not None and viewer.page != 0 and held.page == viewer.page
+    return r.Viewer(kind="page", name=user_name(), may_type=holds, since=iso(viewer.since_s))
+
+
+def recording_of(session: Session) -> r.RecordingFacts | None:
+    """The recording that runs, or that ended with the session; None: there is none."""
+    note = session.recording
+    if note is None or not (note.is_open or note.with_session):
+        return None
+    saved = note.state == "saved"
+    return r.RecordingFacts(
+        state=note.state,
+        path=None if note.state == "discarded" else str(note.file(session.directory)),
+        format=note.film,
+        input=note.input,
+        started_at=note.began_at,
+        bytes=note.bytes if saved else None,
+        duration_s=note.duration_ms / 1000 if saved else None,
+        note=note.note or None,
+    )
+
+
+def shell_of(level: Level, program: str) -> r.ShellInFront:
+    """A shell as results tell it; `program`: name of the session's own."""
+    return r.ShellInFront(
+        kind=_kind(level, program), where=level.where, level=level.number, adopted=level.number > 0, host=level.host
+    )
+
+
+def _state(each: LevelScan, look: Look) -> str:
+    """What a shell does; one that another is in front of runs that."""
+    return each.shell.state.value if each.level.nonce == look.level.nonce else ShellState.RUNNING.value
+
+
+def _kind(level: Level, program: str) -> str:
+    return level.kind if level.number else program
+
+
+def _recorded(look: Look) -> bool:
+    return look.exited or bool(look.pane and look.pane.piped)
+
+
+def _session_note(session: Session, look: Look) -> str | None:
+    notice = session.take_notice()
+    if look.replaced:
+        return "Somebody has put another program into its pane (respawn-pane): run works in a shell there."
+    return notice or (None if _recorded(look) else "Its output is not being recorded at this moment.")

@@ -21,7 +21,7 @@ from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, CallAgain, Question
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError, WrongMode
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate import confirmations as reaching
+from tmuxmcp.gate import confirmations
 from tmuxmcp.machine.secretvalue import notify
 from tmuxmcp.record.inputrequests import InputRequest, RequestAnswer
 from tmuxmcp.sessions import inputrequests
@@ -99,7 +99,7 @@ async def reach(waited: AwaitedRequest, settings: BrokerSettings) -> None:
     session, request = waited.session, waited.request
     kind = "secret" if request.secret else "input"
     notify(settings.notify_command, {"ID": request.id, "KIND": kind, "SESSION_ID": session.id})
-    await reaching.reach(session, settings, request.id)
+    await confirmations.reach(session, settings, request.id)
 
 
 async def wait(
@@ -131,8 +131,8 @@ async def wait(
                 inputrequests.settle(session, request.id, "withdrawn")
         raise
     finally:
-        with anyio.move_on_after(reaching.OFFER_S, shield=True):
-            await reaching.offer_next(session, settings)
+        with anyio.move_on_after(confirmations.OFFER_S, shield=True):
+            await confirmations.offer_next(session, settings)
 
 
 async def _first_answer(

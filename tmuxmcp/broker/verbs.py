@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 
-from tmuxmcp.broker import creating, facts, handed, health, mouse, past, replays, sending, userinput
-from tmuxmcp.broker.drawn import output_of
-from tmuxmcp.broker.ends import ToldEnds
-from tmuxmcp.broker.facts import recording_of
-from tmuxmcp.broker.listing import SessionListing
-from tmuxmcp.broker.pages import OpenPages
+from tmuxmcp.broker import admission, again, hands, past, sending, sight, userinput
+from tmuxmcp.broker import restoring as creating
 from tmuxmcp.broker.reading import Reading, clamp, has_read, note_match, notes
 from tmuxmcp.broker.restoring import Restoring
-from tmuxmcp.broker.waiting import SessionWaits
+from tmuxmcp.broker.sight import SessionListing, recording_of
+from tmuxmcp.broker.views import OpenPages, output_of
+from tmuxmcp.broker.waiting import SessionWaits, ToldEnds
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, begin, ms_since
@@ -32,7 +30,7 @@ from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.processes import Counting
 from tmuxmcp.machine.searching import Searching
-from tmuxmcp.readiness import finding as nextprompt
+from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.finding import certain
 from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
@@ -47,7 +45,6 @@ from tmuxmcp.sessions.retention import NotRestored, Restoration
 from tmuxmcp.sessions.screens import resize
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, run
-from tmuxmcp.shell import run as takeup
 from tmuxmcp.shell.adopting import arrive
 from tmuxmcp.shell.startup import first_look, first_note, refuse_first_input, start_up
 from tmuxmcp.shell.typed import RunOutcome, joined_notes
@@ -129,7 +126,7 @@ class Verbs:
         if "handed_back" not in type(result).model_fields or getattr(request, "generation", None) is not None:
             return result
         session = self._registry.sessions.get(getattr(result, "session_id", None) or "")
-        told = await handed.tell(session, call) if session else None
+        told = await hands.tell(session, call) if session else None
         return result.model_copy(update={"handed_back": told}) if told else result
 
     async def _do(self, request: Request[Any], call: Call, target: Target) -> r.Result:
@@ -152,7 +149,7 @@ class Verbs:
                 return await self._read(request, call, target)
             case q.ListCommands():
                 session = await self._session_of(target, call)
-                look = await nextprompt.at_rest(session)
+                look = await finding.at_rest(session)
                 await commandresults.settle(session, look)
                 return commandresults.listed(request, session, look)
             case q.Wait():
@@ -187,7 +184,7 @@ class Verbs:
             case q.StopRecording():
                 return await self.recorder.stop(await self._session_of(target, call), call)
             case q.ExportRecording():
-                from tmuxmcp.broker import recordings  # late: it brings the emulator
+                from tmuxmcp.broker import recorder as recordings
 
                 return await recordings.export(await self._session_of(target, call), request, self._machine, call)
             case q.GdbOpen() | q.GdbCmd() | q.GdbClose():
@@ -196,7 +193,7 @@ class Verbs:
                 return await self._machine.act(request, call)
             case q.Health():
                 uptime_s = time.monotonic() - self._started
-                return await health.check_health(self._registry, self._settings, uptime_s=uptime_s)
+                return await admission.check_health(self._registry, self._settings, uptime_s=uptime_s)
             case _:
                 raise NotImplementedError(request.operation.name)
 
@@ -401,13 +398,13 @@ class Verbs:
     async def _run_became(self, request: q.Run, call: Call, noted: NotedCall, *, alone: bool) -> r.RunResult | None:
         limit, effective = clamp(self._settings, request.timeout_ms)
         if noted.result is not None:
-            return await replays.run(self._registry, noted, request, call)
-        session = await takeup.session_of(self._registry, noted)
+            return await again.run(self._registry, noted, request, call)
+        session = await run.session_of(self._registry, noted)
         if alone:
             until = await self._until(request, limit, call)
-            ran = await takeup.finish(session, noted, request.command, until, call.progress)
+            ran = await run.finish(session, noted, request.command, until, call.progress)
         else:
-            ran = takeup.under_way(session, await session.look(), noted, request.command)
+            ran = run.under_way(session, await session.look(), noted, request.command)
         if ran is None:
             return None
         return (await self._ran(session, ran, request, call, effective)).model_copy(update={"replayed": True})
@@ -416,7 +413,7 @@ class Verbs:
         self, request: q.CreateSession, call: Call, noted: NotedCall, *, alone: bool
     ) -> r.CreateSessionResult | None:
         if noted.result is not None:
-            return replays.result(r.CreateSessionResult, noted)
+            return again.result(r.CreateSessionResult, noted)
         if not alone:
             return None
         async with self._creation.lock():
@@ -429,28 +426,28 @@ class Verbs:
 
     async def _send_became(self, request: q.Send, call: Call, noted: NotedCall, *, alone: bool) -> r.SendResult | None:
         if noted.result is not None:
-            return replays.result(r.SendResult, noted)
+            return again.result(r.SendResult, noted)
         if not alone:
             return None
-        session = await takeup.session_of(self._registry, noted)
-        typed = await takeup.was_typed(session, noted) if takeup.is_open(noted) else False
+        session = await run.session_of(self._registry, noted)
+        typed = await run.was_typed(session, noted) if run.is_open(noted) else False
         if typed is None:
-            typed = takeup.is_written_down(session, noted)
+            typed = run.is_written_down(session, noted)
         if typed is None:
-            raise takeup.unknown(noted, "tmux does not tell any more")
+            raise run.unknown(noted, "tmux does not tell any more")
         if request.steps:
-            return replays.steps(session, request, noted, typed=typed)
+            return again.steps(session, request, noted, typed=typed)
         if not typed:
             return None
-        return await replays.sent(self._reading, session, request, call, noted)
+        return await again.sent(self._reading, session, request, call, noted)
 
     # ---- looking -------------------------------------------------------------------------------
 
     async def _get_session(self, session: Session) -> r.SessionFacts:
-        look = await nextprompt.at_rest(session)
+        look = await finding.at_rest(session)
         watched = await viewers.of_pane(session.tmux, session.pane) if session.pane else []
         shown = self.pages.of(session.id)
-        found = facts.of(session, look, self.attach_command(session), watched, shown, self.page_url)
+        found = sight.of(session, look, self.attach_command(session), watched, shown, self.page_url)
         starting = await start_up(session, look)
         return found.model_copy(update={"note": joined_notes(found.note, starting.note)}) if starting else found
 
@@ -507,7 +504,7 @@ class Verbs:
             start_offset=ran.start,
             end_offset=ran.end,
             command_number=ran.number,
-            shell=facts.shell_of(ran.level, session.program) if ran.level else None,
+            shell=sight.shell_of(ran.level, session.program) if ran.level else None,
             matched=ran.match.text if ran.match else None,
             also_ended=also_ended,
             effective_timeout_ms=effective,
@@ -528,7 +525,7 @@ class Verbs:
         stopped = ran.exit_code == commandresults.STOPPED_CODE
         if not stopped and others in ([], [ran.number]):
             return [], None
-        look = await nextprompt.at_rest(session)
+        look = await finding.at_rest(session)
         command = commandresults.command_result(session, look, ran.number) if ran.number is not None else None
         also_ended = commandresults.also_ended(session, look, call, command)
         return also_ended, commandresults.why_not_over(session, command) if stopped else None
@@ -565,17 +562,18 @@ class Verbs:
             NoInput, InvalidKey, InvalidPattern, InvalidArgument, ResourceLimit
         """
         if request.secret:
-            from tmuxmcp.broker import secretuse  # late: few callers have secrets
+            from tmuxmcp.shell import secretreader  # late: few callers have secrets
 
-            secretuse.secret_named(self._settings, request)
+            secretreader.secret_named(self._settings, request)
         else:
             sending.typing(self._settings, request)
         await self._reading.wait(request, call)
 
     async def _send_secret(self, request: q.Send, call: Call, target: Target) -> r.SendResult:
         from tmuxmcp.broker import secretuse  # late: few callers have secrets
+        from tmuxmcp.shell import secretreader
 
-        secretuse.secret_named(self._settings, request)
+        secretreader.secret_named(self._settings, request)
         wait = await self._reading.wait(request, call)
         session = await self._targets.session(target, call)
         env = self._machine.environment({})
@@ -682,5 +680,5 @@ def _signal(request: q.Signal, session: Session) -> r.SignalResult:
 
 
 async def _mouse(request: q.Mouse, session: Session) -> r.MouseResult:
-    row, col = await mouse.act(session, request)
+    row, col = await sending.act(session, request)
     return r.MouseResult(session_id=session.id, sent=True, row=row, col=col)

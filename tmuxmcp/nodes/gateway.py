@@ -23,7 +23,7 @@ import anyio
 import anyio.abc
 
 from tmuxmcp import __version__
-from tmuxmcp.broker.listing import spell
+from tmuxmcp.broker.sight import spell
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, Question, new_call_id, no_progress, nobody

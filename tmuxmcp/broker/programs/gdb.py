@@ -13,12 +13,11 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from tmuxmcp.broker.programs import gdbmi as mi
 from tmuxmcp.broker.programs import inside
 from tmuxmcp.broker.programs.machine import MachineWork
 from tmuxmcp.broker.reading import clamp
@@ -120,11 +119,11 @@ class Debugger:
     _input: int = -1
     _child: process.SupervisorChild | None = None
     _heard: anyio.Event = field(default_factory=anyio.Event)
-    _records: list[mi.MiRecord] = field(default_factory=list)
+    _records: list[MiRecord] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _kept: list[int] = field(default_factory=lambda: [0, 0])
     _truncated: bool = False
-    _stopped: mi.MiRecord | None = None
+    _stopped: MiRecord | None = None
 
     async def keep(
         self, started: AbstractAsyncContextManager[process.SupervisorChild], *, task_status: TaskStatus[None]
@@ -182,7 +181,7 @@ class Debugger:
                 begin()
             with anyio.move_on_after(timeout_s):
                 if command:
-                    await self._write(mi.line_of(token + 1, command))
+                    await self._write(line_of(token + 1, command))
                     sent, token = True, token + 1
                     self._token = token
                     if waits:
@@ -261,7 +260,7 @@ class Debugger:
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
                 if not skips:
-                    self._take(mi.parse(line.decode("utf-8", "backslashreplace").rstrip("\r")), len(line))
+                    self._take(parse(line.decode("utf-8", "backslashreplace").rstrip("\r")), len(line))
                 skips = False
             if len(rest) > RECORD_BYTES:
                 rest, skips, self._truncated = b"", True, True
@@ -269,7 +268,7 @@ class Debugger:
         self.over.set()
         self._heard.set()
 
-    def _take(self, record: mi.MiRecord, size: int) -> None:
+    def _take(self, record: MiRecord, size: int) -> None:
         match record.kind, record.name:
             case "result", _:
                 self.answered = max(self.answered, record.token or 0)
@@ -286,7 +285,7 @@ class Debugger:
         elif stream:
             self._text.append(record.text)
         elif record.kind == "other":
-            self._records.append(mi.MiRecord("other", results={"text": record.text}))
+            self._records.append(MiRecord("other", results={"text": record.text}))
         else:
             self._records.append(record)
 
@@ -514,7 +513,7 @@ async def _drain(fd: int) -> None:
             continue
 
 
-def _resumed(records: list[mi.MiRecord]) -> bool:
+def _resumed(records: list[MiRecord]) -> bool:
     return any(each.kind == "exec" and each.name == "running" for each in records)
 
 
@@ -528,7 +527,7 @@ def _note(ended: bool, taken: bool, answered: bool, running: bool) -> str | None
     return "The program runs. interrupt stops it; an empty command waits until it stops." if running else None
 
 
-def _stopped(record: mi.MiRecord) -> r.GdbStopped:
+def _stopped(record: MiRecord) -> r.GdbStopped:
     found: dict[str, Any] = record.results
     frame, code = found.get("frame"), found.get("exit-code")
     return r.GdbStopped(
@@ -538,3 +537,146 @@ def _stopped(record: mi.MiRecord) -> r.GdbStopped:
         signal=found.get("signal-name"),
         thread_id=found.get("thread-id"),
     )
+
+
+# ---- Records of GDB/MI (GDB manual, "GDB/MI Output Syntax") as values, and commands as lines. Pure -------------------
+#
+# The grammar is short, and what gdb prints departs from it: a breakpoint's commands are a tuple without names, names
+# repeat within tuples. pygdbmi 0.11 raises TypeError at the first of these and keeps no names of results in lists.
+
+RecordType = Literal["result", "exec", "status", "notify", "console", "target", "log", "prompt", "other"]
+
+RECORD_KINDS: dict[str, RecordType] = {"^": "result", "*": "exec", "+": "status", "=": "notify"}
+STREAMS: dict[str, RecordType] = {"~": "console", "@": "target", "&": "log"}
+
+RECORD = re.compile(r"(?P<token>\d*)(?P<mark>[\^*+=])(?P<name>[\w-]+)(?P<rest>,.*)?", re.DOTALL)
+FIELD_NAME = re.compile(r"[^=,{}\[\]\"]+(?==)")
+C_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+C_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
+ESCAPED_LETTERS = {
+    b"n": b"\n",
+    b"t": b"\t",
+    b"r": b"\r",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"v": b"\v",
+    b"a": b"\a",
+    b"e": b"\x1b",
+}
+
+
+@dataclass(frozen=True)
+class MiRecord:
+    """One line of gdb's."""
+
+    kind: RecordType
+    name: str = ""
+    """Its class: `done`, `error`, `stopped`, ..."""
+    token: int | None = None
+    """Of the command that it answers."""
+    results: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+    """Of a stream; of what is no record the line itself."""
+
+
+def parse(line: str) -> MiRecord:
+    """One line, without its end; what is no record is kind `other`."""
+    if line.rstrip() == "(gdb)":
+        return MiRecord("prompt")
+    try:
+        if line[:1] in STREAMS and line:
+            text, end = _string(line, 1)
+            return MiRecord(STREAMS[line[0]], text=text) if end == len(line) else MiRecord("other", text=line)
+        if found := RECORD.fullmatch(line):
+            results, end = _results(line, found.end("name"))
+            if end == len(line):
+                token = int(found["token"]) if found["token"] else None
+                return MiRecord(RECORD_KINDS[found["mark"]], found["name"], token, results)
+    except (ValueError, RecursionError):
+        pass
+    return MiRecord("other", text=line)
+
+
+def line_of(token: int, command: str) -> str:
+    """A command as gdb reads it: one of MI's as it is, any other for the console."""
+    if command.startswith("-"):
+        return f"{token}{command}\n"
+    escaped = command.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{token}-interpreter-exec console "{escaped}"\n'
+
+
+def _results(line: str, at: int) -> tuple[dict[str, Any], int]:
+    """`,name=value` as often as it comes."""
+    results: dict[str, Any] = {}
+    while line[at : at + 1] == ",":
+        name, value, at = _result(line, at + 1)
+        _add_value(results, name, value)
+    return results, at
+
+
+def _result(line: str, at: int) -> tuple[str, Any, int]:
+    found = FIELD_NAME.match(line, at)
+    if not found:
+        raise ValueError(f"no name at {at}")
+    value, at = _value(line, found.end() + 1)
+    return found[0], value, at
+
+
+def _add_value(results: dict[str, Any], name: str, value: Any) -> None:
+    """A name that repeats gets a list of its values."""
+    if name not in results:
+        results[name] = value
+    elif isinstance(results[name], list):
+        results[name] = [*results[name], value]
+    else:
+        results[name] = [results[name], value]
+
+
+def _value(line: str, at: int) -> tuple[Any, int]:
+    match line[at : at + 1]:
+        case '"':
+            return _string(line, at)
+        case "{":
+            return _items(line, at + 1, "}")
+        case "[":
+            return _items(line, at + 1, "]")
+        case _:
+            raise ValueError(f"no value at {at}")
+
+
+def _items(line: str, at: int, close: str) -> tuple[Any, int]:
+    """A tuple or a list. Results in a list keep their names: each is an object of its own."""
+    named: dict[str, Any] = {}
+    values: list[Any] = []
+    while line[at : at + 1] != close:
+        if FIELD_NAME.match(line, at):
+            name, value, at = _result(line, at)
+            if close == "}":
+                _add_value(named, name, value)
+            else:
+                values.append({name: value})
+        else:
+            value, at = _value(line, at)
+            values.append(value)
+        if line[at : at + 1] == ",":
+            at += 1
+        elif line[at : at + 1] != close:
+            raise ValueError(f"no end at {at}")
+    if close == "]" or (values and not named):
+        return values, at + 1
+    if values:
+        raise ValueError("a tuple with and without names")
+    return named, at + 1
+
+
+def _string(line: str, at: int) -> tuple[str, int]:
+    found = C_STRING.match(line, at)
+    if not found:
+        raise ValueError(f"no string at {at}")
+    data = C_ESCAPE.sub(_unescaped, found[1].encode("utf-8", "surrogateescape"))
+    return data.decode("utf-8", "backslashreplace"), found.end()
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    what = found[1]
+    return bytes([int(what, 8) & 0xFF]) if what.isdigit() else ESCAPED_LETTERS.get(what, what)

@@ -27,7 +27,6 @@ from tmuxmcp.contract.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import WRAPPER_LEVELS, BrokerSettings, Limits, SandboxLevel
 from tmuxmcp.machine import ourselves, process
-from tmuxmcp.machine import process as output
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import session_environment
 from tmuxmcp.machine.files import COPY_BYTES, FileEntry, FileId, FilePart, Files
@@ -132,8 +131,8 @@ class MachineWork:
             piece: FilePart = await self._on_files("read_lines", path, first, last, request.max_bytes)
         else:
             piece = await self._on_files("read", path, request.offset or 0, request.max_bytes)
-        text = output.decode(piece.data, partial=piece.truncated)
-        encoding: output.Encoding
+        text = process.decode(piece.data, partial=piece.truncated)
+        encoding: process.Encoding
         if text is None or (piece.data and not text):
             encoding, data, size = "base64", base64.b64encode(piece.data).decode(), len(piece.data)
         else:
@@ -306,7 +305,7 @@ def _process_result(
     cwd: str, ended: process.ProcessEnd, effective_ms: int | None, level: SandboxLevel, remarks: list[str]
 ) -> r.RunProcessResult:
     streams = [ended.stdout, ended.stderr]
-    encoding, (stdout, stderr) = output.carry(streams, cut_off=ended.signal is not None)
+    encoding, (stdout, stderr) = process.carry(streams, cut_off=ended.signal is not None)
     return r.RunProcessResult(
         rc=ended.rc,
         signal=ended.signal,

@@ -20,9 +20,8 @@ from tmuxmcp.faces.cli.calling import with_broker
 from tmuxmcp.faces.cli.people import check_person, show, show_question
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.answering import WaitingRequest
+    from tmuxmcp.broker.answering import InClient, WaitingRequest
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.inclient import InClient
     from tmuxmcp.gate.confirmations import Confirmation
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.prune import Pruned
+    from tmuxmcp.broker.restoring import Pruned
 
 HEADING = ("ID", "BYTES", "LAST", "WHY")
 
@@ -67,7 +67,7 @@ async def _prune(broker: Broker, options: argparse.Namespace) -> int:
 
 async def _prune_without_server(options: argparse.Namespace) -> int:
     from tmuxmcp.app import broker_settings
-    from tmuxmcp.broker.prune import Prune
+    from tmuxmcp.broker.restoring import Prune
 
     async def live() -> Collection[str]:
         return ()

@@ -29,8 +29,8 @@ import anyio
 
 from tmuxmcp import __version__
 from tmuxmcp.app import broker_settings
+from tmuxmcp.broker.admission import FREE_BYTES
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.health import FREE_BYTES
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, default_config_file, home, load_with_origins
 from tmuxmcp.contract.errors import (
     InvalidArgument,
