@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.faces.page.servers import ServedPage
     from tmuxmcp.faces.tokens import Tokens
-    from tmuxmcp.nodes.anybroker import AnyBroker
-    from tmuxmcp.nodes.fleet import Fleet
+    from tmuxmcp.nodes.fleet import AnyBroker, Fleet
     from tmuxmcp.nodes.ray.door import DoorHome
 
 log = logging.getLogger(__name__)
@@ -102,8 +101,7 @@ async def open_fleet(
         IoError, PermissionDenied: its file cannot be read.
     """
     from tmuxmcp.faces.tokens import only_token
-    from tmuxmcp.nodes.fleet import Fleet
-    from tmuxmcp.nodes.opening import open_transport
+    from tmuxmcp.nodes.fleet import Fleet, open_transport
 
     known = settings or load_settings()
     async with open_transport(str(fleet) or known.fleet, only_token, known.fleet_secret, known.state_dir) as transport:
@@ -133,7 +131,7 @@ async def open_door() -> AsyncIterator[DoorHome]:
     """
     from tmuxmcp.faces.page.desk import OwnDesk
     from tmuxmcp.faces.page.routes import page_of
-    from tmuxmcp.nodes import secret
+    from tmuxmcp.nodes import fleetfile as secret
     from tmuxmcp.nodes.ray import CONFIG_VARIABLE
     from tmuxmcp.nodes.ray.door import DoorHome
 
@@ -238,7 +236,7 @@ async def serve_http(settings: Settings, no_token: bool, shown: Callable[[Served
     from tmuxmcp.faces.page.desk import desk_of
     from tmuxmcp.faces.page.routes import Page
     from tmuxmcp.faces.page.servers import announced
-    from tmuxmcp.nodes import secret
+    from tmuxmcp.nodes import fleetfile as secret
 
     host, port = parse_address(settings.http)
     given = ourselves.environment().get(tokens.TOKEN_VARIABLE)

@@ -27,9 +27,9 @@ from tmuxmcp.contract.errors import (
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.nodes import gateway as gateway_module
-from tmuxmcp.nodes import placing
+from tmuxmcp.nodes import ids
 from tmuxmcp.nodes.gateway import Gateway
-from tmuxmcp.nodes.repeating import may_repeat
+from tmuxmcp.nodes.remotecalls import may_repeat
 
 pytestmark = pytest.mark.anyio
 
@@ -263,7 +263,7 @@ async def test_no_second_default_session_is_made_while_its_machine_is_away():
 
 async def test_no_second_default_session_is_made_where_there_is_room_again():
     fleet, machines = a_fleet("n1", "n2", "n3", room=1)
-    first, second, _ = placing.ranked(["n1", "n2", "n3"], "a")
+    first, second, _ = ids.ranked(["n1", "n2", "n3"], "a")
     machines.there[first].owners["full"] = ""
     own = (await fleet.by("a").get_session()).session_id
     assert own.endswith(f"@{second}")
@@ -378,7 +378,7 @@ async def test_who_subscribed_is_told_of_changes(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_default_session_for_which_there_is_no_room_is_placed_elsewhere_the_next_time():
     fleet, machines = a_fleet("n1", "n2", room=1)
-    first = placing.ranked(["n1", "n2"], "library")[0]
+    first = ids.ranked(["n1", "n2"], "library")[0]
     await fleet.machines()
     machines.there[first].full_for_default = True
     with pytest.raises(MaxSessions):

@@ -24,7 +24,7 @@ from tests.nodes.brokers import Brokers, three_brokers
 from tests.page.test_stream import Told, told
 from tests.page.visits import TEXT, let_in, open_list, show
 from tests.service import TOKENS, Service, bearer
-from tmuxmcp.nodes.secret import proof
+from tmuxmcp.nodes.fleetfile import proof
 
 POLICY = [{"program": "touch", "action": "confirm", "reason": "it makes a file"}]
 

@@ -25,11 +25,12 @@ from tmuxmcp.contract.errors import (
 )
 from tmuxmcp.faces.page.desk import OwnDesk
 from tmuxmcp.faces.page.routes import page_of
+from tmuxmcp.nodes import fleetfile as secret
 from tmuxmcp.nodes import ray as room
-from tmuxmcp.nodes import secret
-from tmuxmcp.nodes.ray import frames, starting
-from tmuxmcp.nodes.ray.kept import KeptFleet
-from tmuxmcp.nodes.ray.visits import Visits
+from tmuxmcp.nodes.ray import child as frames
+from tmuxmcp.nodes.ray import own as starting
+from tmuxmcp.nodes.ray.door import Visits
+from tmuxmcp.nodes.ray.own import KeptFleet
 
 
 def test_a_secret_is_made_once_and_is_private(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import PolicyDenied
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.nodes.fleet import Fleet
-from tmuxmcp.nodes.secret import proof
+from tmuxmcp.nodes.fleetfile import proof
 
 pytestmark = pytest.mark.anyio
 

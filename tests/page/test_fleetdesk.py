@@ -26,7 +26,7 @@ from tmuxmcp.faces.page.fleetdesk import FleetDesk
 from tmuxmcp.faces.page.routes import page_of
 from tmuxmcp.faces.page.stream import PageSubscription
 from tmuxmcp.nodes.gateway import Gateway
-from tmuxmcp.nodes.ray.visits import Visits
+from tmuxmcp.nodes.ray.door import Visits
 from tmuxmcp.nodes.transport import Transport, VisitAnswer
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from tmuxmcp.faces.page.desk import desk_of
 from tmuxmcp.faces.page.routes import Page
 from tmuxmcp.faces.page.servers import ServedPage
 from tmuxmcp.faces.tokens import Tokens, bearer
-from tmuxmcp.nodes.anybroker import AnyBroker
+from tmuxmcp.nodes.fleet import AnyBroker
 
 log = logging.getLogger(__name__)
 

@@ -34,11 +34,11 @@ from tmuxmcp.faces.page.routes import Page
 from tmuxmcp.faces.rpc import Rpc, encode
 from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.tokens import PERSON_TOKEN, Token, Tokens, bearer
-from tmuxmcp.nodes import secret
-from tmuxmcp.nodes.gatewaycalls import GatewayCalls
+from tmuxmcp.nodes import fleetfile as secret
+from tmuxmcp.nodes.remotecalls import GatewayCalls
 
 if TYPE_CHECKING:
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 log = logging.getLogger(__name__)
 

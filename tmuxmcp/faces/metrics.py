@@ -14,7 +14,7 @@ from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.words import EVERY_SESSION
 
 if TYPE_CHECKING:
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 DURATION_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50)
 """Upper bounds of the durations: from a call that waits for nothing to the longest wait."""

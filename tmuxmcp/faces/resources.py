@@ -35,7 +35,7 @@ from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.portable import portable
 
 if TYPE_CHECKING:
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 Context = ServerRequestContext[Any, Any]
 BrokerSource = Callable[[], Awaitable["AnyBroker"]]

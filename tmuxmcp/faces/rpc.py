@@ -31,7 +31,7 @@ from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.requestid import with_request_id
 
 if TYPE_CHECKING:
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 log = logging.getLogger(__name__)
 

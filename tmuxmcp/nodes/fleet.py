@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument, IoError, TmuxMcpError
+from tmuxmcp.nodes import fleetfile
 from tmuxmcp.nodes.gateway import Gateway
-from tmuxmcp.nodes.names import split
-from tmuxmcp.nodes.transport import Tombstone
+from tmuxmcp.nodes.ids import split
+from tmuxmcp.nodes.transport import Tombstone, Transport
 
 CALLS_AT_ONCE = 32
 """Calls that go on at once when many are made: half of what one broker takes of one caller (`max_calls`)."""
@@ -217,3 +220,44 @@ async def _read(file: Path) -> bytes:
         return await anyio.Path(file).read_bytes()
     except OSError as error:
         raise IoError(f"{file} cannot be read: {error.strerror}.") from error
+
+
+# ---- Opens the way to many machines that the setting `fleet` names ---------------------------------------------------
+
+
+@asynccontextmanager
+async def open_transport(
+    where: str, token_of: Callable[[Path], str], fleet_secret: Path, state_dir: Path | None = None
+) -> AsyncIterator[Transport]:
+    """The way to the machines, while this is open.
+
+    Args:
+        where: `auto`, `ray://HOST:PORT`, or a file of brokers.
+        token_of: reads the token of a file.
+        fleet_secret: the file of the fleet's secret; on Ray there has to be one.
+        state_dir: where is kept which machines a Ray cluster has had; None: nowhere.
+
+    Raises:
+        InvalidArgument: it names no fleet, or its file is not understood.
+        Unsupported: what it needs is not installed.
+        IoError, PermissionDenied: its file cannot be read.
+    """
+    if where in ("", "off"):
+        raise InvalidArgument(
+            "No fleet is named.", hint="Give --fleet, or the setting fleet: a file of brokers, ray://HOST:PORT or auto."
+        )
+    if where == "auto" or where.startswith("ray://"):
+        from tmuxmcp.nodes.ray.transport import RayTransport
+
+        async with RayTransport.open(where, fleetfile.read(fleet_secret), fleet_secret, state_dir) as ray:
+            yield ray
+        return
+    from tmuxmcp.nodes.remote import HttpTransport
+
+    async with HttpTransport.open(Path(where), token_of, fleetfile.read_secret(fleet_secret)) as remote:
+        yield remote
+
+
+# ---- What faces serve: the sessions of this machine, or those of many ------------------------------------------------
+
+AnyBroker = Broker | Gateway

@@ -44,11 +44,11 @@ from tmuxmcp.contract.request import NamesCall, Operation, R, Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.gate.gate import authorize
-from tmuxmcp.nodes import ids, placing
-from tmuxmcp.nodes.names import check_node, fleet_id, split
-from tmuxmcp.nodes.repeating import may_repeat
+from tmuxmcp.nodes import ids
+from tmuxmcp.nodes.ids import check_node, fleet_id, split
+from tmuxmcp.nodes.remotecalls import may_repeat
 from tmuxmcp.nodes.transport import Machine, Transport, VisitAnswer
-from tmuxmcp.sessions import noting as identity
+from tmuxmcp.sessions import noting
 
 if TYPE_CHECKING:
     from tmuxmcp.contract.settings import BrokerSettings
@@ -208,7 +208,7 @@ class Gateway(Operations):
 
     async def _first_with_room(self, call: Call) -> str:
         known = {each.name: each for each in await self._machines_lately()}
-        for name in placing.ranked(sorted(known), call.caller):
+        for name in ids.ranked(sorted(known), call.caller):
             if not known[name].alive:
                 raise NodeUnreachable(
                     f"{name} does not answer, and your default session may be there.",
@@ -327,7 +327,7 @@ class Gateway(Operations):
             return await self._at(node, there, call)
         full: list[str] = []
         missing: list[str] = []
-        order = placing.in_turn(placing.fitting(await self._machines_lately(), placement.labels), SAMPLE.sample)
+        order = ids.in_turn(ids.fitting(await self._machines_lately(), placement.labels), SAMPLE.sample)
         for machine in order:
             if not machine.alive:
                 missing.append(machine.name)
@@ -358,7 +358,7 @@ class Gateway(Operations):
         if machine is None:
             error = await self._no_such(node, "")
             raise error if isinstance(error, NodeLost) else InvalidArgument(error.message, hint=error.hint, node=node)
-        if not placing.fitting([machine], placement.labels):
+        if not ids.fitting([machine], placement.labels):
             why = "is drained" if machine.drained else "has other labels"
             raise FleetFull(f"{node} {why}.", hint="Leave placement.node out, or name another.", node=node)
         if not machine.alive and self._looked_at >= begun:
@@ -514,7 +514,7 @@ class Gateway(Operations):
         """A caller's name that its restarts share and no other live process has; see `identity`."""
         directory = self._settings.state_dir
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return identity.claim(directory, f"{platform.node()}:{key}" if key.startswith("stdio:") else key)
+        return noting.claim(directory, f"{platform.node()}:{key}" if key.startswith("stdio:") else key)
 
     @property
     def caller(self) -> str:
@@ -681,7 +681,7 @@ def _quiet(call: Call) -> Call:
 
 
 def _digest(call: Call, request_id: str) -> str:
-    return placing.digest(f"{call.client}\n{request_id}")
+    return ids.digest(f"{call.client}\n{request_id}")
 
 
 def _list_order(row: r.SessionSummary, node: str) -> tuple[bool, str, str, str]:

@@ -5,8 +5,9 @@ Pure.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from tmuxmcp.contract.call import Question
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
-from tmuxmcp.nodes.names import AT, check_node, fleet_id, is_node, split
+from tmuxmcp.nodes.transport import Machine
 
 Q = TypeVar("Q", bound=Request[Any])
 T = TypeVar("T", bound=Result)
@@ -139,3 +140,88 @@ def told_error(error: TmuxMcpError, node: str) -> TmuxMcpError:
     ids = {name: value if AT in value else fleet_id(value, node) for name, value in known.items()}
     error.details = {**details, **ids, "node": node}
     return error
+
+
+# ---- Ids of sessions of many machines: `NAME@NODE`. Pure -------------------------------------------------------------
+#
+# `@` is in no name of a session, and needs no quotes in a shell or in the path of a URI.
+
+AT = "@"
+
+NODE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+"""A machine's own name for itself."""
+
+
+def is_node(name: str) -> bool:
+    """Whether a machine can have this name."""
+    return NODE_NAME.fullmatch(name) is not None
+
+
+def check_node(name: str) -> str:
+    """The name of a machine, as it is.
+
+    Raises:
+        InvalidArgument: no machine can have it.
+    """
+    if not is_node(name):
+        hint = "A machine's name is small letters, digits and `-`, at most 32, and begins with no `-`."
+        raise InvalidArgument(f"{name[:100]!r} is no name of a machine.", hint=hint)
+    return name
+
+
+def fleet_id(name: str, node: str) -> str:
+    """The id, everywhere in the fleet, of the session that its machine calls `name`."""
+    return f"{name}{AT}{node}"
+
+
+def split(session_id: str) -> tuple[str, str]:
+    """What the machine calls the session, and the machine's name: empty where the id names none.
+
+    The machine is what follows the last `@`.
+
+    Raises:
+        InvalidArgument: no machine can have that name.
+    """
+    name, at, node = session_id.rpartition(AT)
+    return (name, check_node(node)) if at else (session_id, "")
+
+
+# ---- On which machine a new session is made. Pure --------------------------------------------------------------------
+#
+# Of two machines, taken at random of those that fit, the one with more room: that is good without a count that all
+# gateways share. The word of the machine's own broker is the last; if it has no room, the next two are looked at.
+
+Sample = Callable[[Sequence[Machine], int], Sequence[Machine]]
+"""`sample(machines, count)`: so many of them at random, as `random.sample`."""
+
+
+def fitting(machines: Sequence[Machine], labels: Mapping[str, str]) -> list[Machine]:
+    """The machines that have these labels and take new sessions."""
+    return [each for each in machines if not each.drained and labels.items() <= each.labels.items()]
+
+
+def in_turn(machines: Sequence[Machine], sample: Sample) -> Iterator[Machine]:
+    """The machines in the order in which they are to be asked; those that are known to be full come last."""
+    left = [each for each in machines if each.free != 0]
+    full = [each for each in machines if each.free == 0]
+    while left or full:
+        of = left or full
+        chosen = max(sample(of, min(2, len(of))), key=_room)
+        of.remove(chosen)
+        yield chosen
+
+
+def _room(machine: Machine) -> float:
+    """Sessions that it has room for; what is not known is less than what is."""
+    return 0.5 if machine.free is None else machine.free
+
+
+def ranked(names: Sequence[str], key: str) -> list[str]:
+    """Names of machines in an order of this key's own: another machine more or less changes no other's place."""
+
+    return sorted(names, key=lambda name: digest(f"{key}\n{name}"))
+
+
+def digest(text: str) -> str:
+    """Eight letters that are a text's own."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

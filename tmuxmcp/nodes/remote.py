@@ -40,12 +40,9 @@ from tmuxmcp.contract.errors import (
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.words import ASCIICAST_METHOD, Cast
-from tmuxmcp.nodes import secret as fleet_secret
-from tmuxmcp.nodes import wire
+from tmuxmcp.nodes import fleetfile, transport
 from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry
-from tmuxmcp.nodes.gatewaycalls import NEWS_HELD_S
-from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCall, RemoteCalls
-from tmuxmcp.nodes.repeating import own_time_s
+from tmuxmcp.nodes.remotecalls import NEWS_HELD_S, EndedForQuestion, RemoteCall, RemoteCalls, own_time_s
 from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 
 BROKER_BACK_S = 1.8
@@ -236,7 +233,7 @@ class HttpTransport:
             token = self._read_token(entry, entry.token_file)
             headers["authorization"] = f"Bearer {token}"
         if self._secret:
-            headers["tmuxmcp-fleet"] = fleet_secret.proof(self._secret, token)
+            headers["tmuxmcp-fleet"] = fleetfile.proof(self._secret, token)
         return httpx2.AsyncClient(
             base_url=entry.url,
             headers=headers,
@@ -311,7 +308,7 @@ class HttpTransport:
             raise OutcomeUnknown(text, url=broker.entry.url) from None
 
     async def _sent(self, broker: _RemoteBroker, request: Request[R], call: Call, heard: RemoteCall) -> R:
-        sent = wire.request_sent(request)
+        sent = transport.request_sent(request)
         body = {"jsonrpc": "2.0", "id": 1, "method": sent["operation"], "params": sent["arguments"]}
         with _broken(broker):
             with heard.bound:
@@ -363,7 +360,7 @@ class HttpTransport:
         broker = await self._broker_of(node)
         token = self._person_token(broker.entry)
         headers = {"authorization": f"Bearer {token}", "accept-encoding": "identity"}
-        headers["tmuxmcp-fleet"] = fleet_secret.proof(self._secret, token)
+        headers["tmuxmcp-fleet"] = fleetfile.proof(self._secret, token)
         request = _post(broker.client, f"/page/{name}", asked, headers, silence_s)
         with _broken(broker):
             response = await broker.client.send(request, stream=True)
@@ -571,7 +568,7 @@ async def _exchange(
 
 def _received(node: str, request: Request[R], status: int, answer: Any) -> R:
     try:
-        return wire.answer_received(request, _result(node, status, answer))
+        return transport.answer_received(request, _result(node, status, answer))
     except ValidationError:
         raise OutcomeUnknown(
             f"{node} answers {request.operation.name} in another form than this version knows.",
@@ -588,11 +585,11 @@ def _result(node: str, status: int, answer: Any) -> dict[str, Any]:
     """
     error = answer.get("error") if isinstance(answer, dict) else None
     if isinstance(error, dict) and isinstance(error.get("data"), dict):
-        raise wire.error_of(error["data"])
+        raise transport.error_of(error["data"])
     if isinstance(error, dict) and "code" in error and "message" in error:  # a refusal at the entrance
         if error["code"] == "CANCELLED":
             raise OutcomeUnknown(f"The server of {node} stopped while it had the call.")
-        raise wire.error_of(error)
+        raise transport.error_of(error)
     if status != 200 or not isinstance(answer, dict) or "result" not in answer:
         raise OutcomeUnknown(f"{node} answers {status} with something else than a result.")
     return answer

@@ -19,7 +19,7 @@ from tmuxmcp.faces.cli.service import effective
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract.operations import Operations
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 CLI_CALLER = "cli"
 """All command lines of a user are one caller: they share a default session and a read cursor."""

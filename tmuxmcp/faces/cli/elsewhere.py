@@ -21,7 +21,7 @@ from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.attached import KNOWN_TYPES
 from tmuxmcp.faces.cli.calling import CLI_CALLER, is_fleet_id
 from tmuxmcp.faces.cli.service import effective
-from tmuxmcp.nodes.names import split
+from tmuxmcp.nodes.ids import split
 
 LOCAL_OPTIONS = ("--config", "--fleet", "--state-dir")
 """Options that are for this machine."""

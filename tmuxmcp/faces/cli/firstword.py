@@ -15,7 +15,7 @@ from tmuxmcp.faces.cli.calling import CLI_CALLER, exists
 from tmuxmcp.sessions import registry as kept
 
 if TYPE_CHECKING:
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 MAYBE_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """What can be a session's id; any other word begins a command."""

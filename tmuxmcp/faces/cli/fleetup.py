@@ -53,7 +53,7 @@ class DoorOutcome:
 
 def up(options: argparse.Namespace) -> int:
     """Start the first machine, if it is named; have all machines have a door of this version."""
-    from tmuxmcp.nodes import secret
+    from tmuxmcp.nodes import fleetfile as secret
     from tmuxmcp.nodes.ray import cluster_of, need_ray, own
 
     settings = _settings(options)
@@ -76,7 +76,7 @@ def up(options: argparse.Namespace) -> int:
 
 def join(options: argparse.Namespace) -> int:
     """Have this machine be one of the cluster that the setting names, and have a door."""
-    from tmuxmcp.nodes import secret
+    from tmuxmcp.nodes import fleetfile as secret
     from tmuxmcp.nodes.ray import cluster_of, need_ray, own
 
     settings = _settings(options)
@@ -125,7 +125,7 @@ def _check_free(settings: Settings) -> None:
 
 def _answers(settings: Settings, address: str) -> bool:
     """Whether the head of a cluster answers."""
-    from tmuxmcp.nodes.ray.starting import health_argv, start_env
+    from tmuxmcp.nodes.ray.own import health_argv, start_env
 
     host, _, port = address.rpartition(":")
     try:
@@ -162,9 +162,9 @@ def _start(options: argparse.Namespace, settings: Settings, address: str) -> Non
         IoError: Ray does not start.
     """
     from tmuxmcp.app import open_broker
-    from tmuxmcp.nodes.names import check_node
+    from tmuxmcp.nodes.ids import check_node
     from tmuxmcp.nodes.ray import own
-    from tmuxmcp.nodes.ray.starting import last_cluster, start_argv, start_env
+    from tmuxmcp.nodes.ray.own import last_cluster, start_argv, start_env
 
     async def start_tmux() -> None:
         async with open_broker(settings):
@@ -222,12 +222,12 @@ def _pair(text: str) -> tuple[str, str]:
 def _hang(options: argparse.Namespace, settings: Settings, address: str, only: str) -> int:
     """Have the machines that are there have doors of this version, and say of each what became of it."""
     from tmuxmcp.app import open_door
-    from tmuxmcp.nodes import secret
+    from tmuxmcp.nodes import fleetfile as secret
 
     known = secret.read(settings.fleet_secret)
     os.environ.update(secret.environment(os.environ, settings.fleet_secret))  # before Ray looks there
     from tmuxmcp.nodes.ray import doors, kv
-    from tmuxmcp.nodes.ray.kept import KeptFleet
+    from tmuxmcp.nodes.ray.own import KeptFleet
     from tmuxmcp.nodes.ray.watcher import cluster_state
 
     found: list[DoorOutcome] = []

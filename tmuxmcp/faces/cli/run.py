@@ -23,7 +23,7 @@ from tmuxmcp.faces.cli.service import effective
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 SHORT_BYTES = 64 * 1024
 """Bytes of output that come with the result itself; what is longer is read in pieces."""

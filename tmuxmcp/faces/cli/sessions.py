@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
     from tmuxmcp.contract.settings import Limits
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 
 LAST_LINES = 20

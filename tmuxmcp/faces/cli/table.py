@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tmuxmcp.broker.sight import RunningFacts
     from tmuxmcp.contract import results as r
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 
 MOST_ASKED = 100

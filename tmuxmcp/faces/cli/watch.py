@@ -27,7 +27,7 @@ from tmuxmcp.terminal.emulator.capture import clip
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 TABLE_EVERY_S = 1.0
 """Time between two tables."""

@@ -19,7 +19,7 @@ from tmuxmcp.faces.page.settling import AnswerEndpoints
 from tmuxmcp.faces.page.stream import PageStream, PageSubscription
 
 if TYPE_CHECKING:
-    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import AnyBroker
 
 
 class Desk(Protocol):

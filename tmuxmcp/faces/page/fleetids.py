@@ -13,8 +13,7 @@ from tmuxmcp.faces.page.answers import PageArguments
 from tmuxmcp.faces.page.listing import Row
 from tmuxmcp.faces.page.stream import TAIL_FIELD, as_json
 from tmuxmcp.faces.page.waits import PageWait
-from tmuxmcp.nodes.ids import ASKED_AT, SESSION_FIELDS
-from tmuxmcp.nodes.names import check_node, fleet_id, split
+from tmuxmcp.nodes.ids import ASKED_AT, SESSION_FIELDS, check_node, fleet_id, split
 
 
 def local(session: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from tmuxmcp.faces.page.listing import Missing, PageListing, Row
 from tmuxmcp.faces.page.visiting import lines, other_form
 from tmuxmcp.faces.page.waits import PageWait
 from tmuxmcp.nodes.gateway import Gateway
-from tmuxmcp.nodes.names import fleet_id
+from tmuxmcp.nodes.ids import fleet_id
 
 log = logging.getLogger(__name__)
 

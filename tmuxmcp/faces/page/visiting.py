@@ -17,8 +17,7 @@ from tmuxmcp.contract.errors import (
 )
 from tmuxmcp.faces.page.fleetids import with_node_ids
 from tmuxmcp.nodes.gateway import Gateway
-from tmuxmcp.nodes.transport import VisitAnswer
-from tmuxmcp.nodes.wire import error_of
+from tmuxmcp.nodes.transport import VisitAnswer, error_of
 
 VISIT_BEAT_S = 2
 """A stream says something at least so often."""

@@ -25,7 +25,7 @@ from ray.exceptions import RayError
 
 from tmuxmcp.machine.serving import end_with_broker
 from tmuxmcp.nodes.ray import DOOR_PREFIX, NAMESPACE, doors, kv
-from tmuxmcp.nodes.ray.frames import MOST_HEAD, Head, frame, head_of
+from tmuxmcp.nodes.ray.child import MOST_HEAD, Head, frame, head_of
 
 DOOR_LOOK_S = 5.0
 """A door that has not been heard of for so long is asked whether it is there: before a call, and while one goes on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import subprocess
@@ -13,8 +14,6 @@ from typing import Any
 import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
-
-from tmuxmcp.nodes.ray.frames import MOST_HEAD, Head, frame, head_of
 
 log = logging.getLogger(__name__)
 
@@ -208,3 +207,33 @@ class WatcherChild(Child):
     def ended(self, why: str) -> None:
         """What it said last is all that is known."""
         self.why = why
+
+
+# ---- How we speak with a child process: a line of JSON, then as many bytes as it says. Pure --------------------------
+#
+# {"id": 7, "do": "call", "node": "n1", "bytes": 120}\n<120 bytes>
+
+Head = dict[str, Any]
+
+MOST_HEAD = 1 << 20
+"""Bytes of a head: a watcher's tells of every machine."""
+
+FRAME_BODY_BYTES = 64 << 20
+"""Bytes of a body: the largest result is 16 MiB, which as base64 in JSON is 22."""
+
+
+def frame(head: Head, body: bytes = b"") -> bytes:
+    """A frame as it is sent."""
+    return json.dumps(head | {"bytes": len(body)}).encode() + b"\n" + body
+
+
+def head_of(line: bytes) -> Head:
+    """The head of a frame; its body has `bytes` bytes.
+
+    Raises:
+        ValueError: it is none, or the body is too long.
+    """
+    head = json.loads(line)
+    if not isinstance(head, dict) or not 0 <= head.get("bytes", -1) <= FRAME_BODY_BYTES:
+        raise ValueError("not a frame")
+    return head

@@ -20,19 +20,26 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message
 
 from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import CallAgain
-from tmuxmcp.contract.errors import Internal, NodeUnreachable, TmuxMcpError, Unauthorized, Unsupported, shortage
+from tmuxmcp.contract.errors import (
+    Internal,
+    NodeUnreachable,
+    OutcomeUnknown,
+    TmuxMcpError,
+    Unauthorized,
+    Unsupported,
+    shortage,
+)
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.machine import signals
 from tmuxmcp.machine.ownfiles import state_id
-from tmuxmcp.nodes import wire
-from tmuxmcp.nodes.gatewaycalls import GatewayCalls
-from tmuxmcp.nodes.ray.visits import Visits
+from tmuxmcp.nodes import transport
+from tmuxmcp.nodes.remotecalls import GatewayCalls
 
 log = logging.getLogger(__name__)
 
@@ -153,11 +160,11 @@ class Door:
             self._admit(asked, home.secret, any_version)
             answer = await act(home, asked)
         except TmuxMcpError as error:
-            answer = wire.answer_sent(error)
+            answer = transport.answer_sent(error)
         except CallAgain:
             answer = {"again": True}
         except Exception as error:
-            answer = wire.answer_sent(shortage(error) or self._defect())
+            answer = transport.answer_sent(shortage(error) or self._defect())
         return json.dumps({**answer, "now": self._gateway_calls.now()}).encode()
 
     def _admit(self, asked: Mapping[str, Any], secret: str, any_version: bool) -> None:
@@ -181,11 +188,11 @@ class Door:
         return Internal(f"Something unexpected failed inside tmuxmcp on {self._node}.", hint="The door's log has it.")
 
     async def _call(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
-        request, call = wire.request_received(asked["request"]), wire.call_received(asked["call"])
+        request, call = transport.request_received(asked["request"]), transport.call_received(asked["call"])
         if talk := asked.get("talk"):
             with self._gateway_calls.of(talk["line"], talk, call, asks=True) as heard:
-                return wire.answer_sent(await home.broker.do(request, heard))
-        return wire.answer_sent(await home.broker.do(request, call))
+                return transport.answer_sent(await home.broker.do(request, heard))
+        return transport.answer_sent(await home.broker.do(request, call))
 
     async def _talk(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
         return await self._gateway_calls.do(asked["what"], asked["asked"]["line"], asked["asked"])
@@ -194,11 +201,11 @@ class Door:
         return await self._visits.do(home.page, asked)
 
     async def _asciicast(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
-        call = wire.call_received(asked["call"])
+        call = transport.call_received(asked["call"])
         return {"result": (await home.broker.asciicast(asked["session_id"], asked["most_bytes"], call)).sent()}
 
     async def _changes(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
-        call = wire.call_received(asked["call"])
+        call = transport.call_received(asked["call"])
         follow = home.broker.follow(asked["session_id"], asked["since"], call=call)
         told: list[dict[str, Any]] = []
         with anyio.move_on_after(CHANGES_S):
@@ -207,7 +214,7 @@ class Door:
         return {"changes": told}
 
     async def _hello(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
-        health = await home.broker.do(q.Health(), wire.call_received(asked["call"]))
+        health = await home.broker.do(q.Health(), transport.call_received(asked["call"]))
         live = health.sessions
         return {
             "version": __version__,
@@ -256,3 +263,148 @@ def change_received(sent: Mapping[str, Any]) -> Change:
         case {"lost": True}:
             return Lost()
     return Destroyed()
+
+
+# ---- Requests to a machine's page that come by its door: begun with one call, and read on with others ----------------
+#
+# A door's calls answer once. So a little of an answer is kept as it comes, until the gateway has asked for it; the page
+# waits meanwhile, as for a slow browser. Whoever asks no more for a while has gone.
+
+PIECE_HELD_S = 10.0
+"""So long a call waits for a piece before it says that there is none yet."""
+
+VISIT_GONE_S = 30.0
+"""A visit of which nobody asks for so long is over."""
+
+VISIT_PIECE_BYTES = 1 << 20
+"""Bytes that one call gives. When so many are kept, what comes then waits."""
+
+
+class Visits:
+    """All that go on at one door."""
+
+    def __init__(self) -> None:
+        self._visits: dict[str, _Visit] = {}
+
+    async def do(self, app: ASGIApp, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a visit, go on with it, or end it.
+
+        Args:
+            app: the page.
+            asked: `visit`, which names it; to begin it `name` and `asked`, to end it `end`.
+
+        Raises:
+            OutcomeUnknown: there is no such visit, or no longer.
+        """
+        number = str(asked["visit"])
+        if "name" in asked:
+            self._visits[number] = visit = _Visit(app, str(asked["name"]), asked["asked"])
+        elif number not in self._visits:
+            raise OutcomeUnknown("The door has begun anew, or nobody has asked for the answer in time.")
+        visit = self._visits[number]
+        try:
+            told = await visit.read(0.0 if asked.get("end") else PIECE_HELD_S)
+        except BaseException:
+            self._end(number)
+            raise
+        if asked.get("end") or not told["more"]:
+            self._end(number)
+        else:
+            visit.leave(lambda: self._end(number))
+        return told
+
+    def _end(self, number: str) -> None:
+        if visit := self._visits.pop(number, None):
+            visit.end()
+
+
+class _Visit:
+    """One request, and what has come of its answer and was not asked for yet."""
+
+    def __init__(self, app: ASGIApp, name: str, asked: Any) -> None:
+        self._head: dict[str, Any] = {}
+        self._kept = bytearray()
+        self._over = self._whole = False
+        self._came, self._taken = asyncio.Event(), asyncio.Event()
+        self._body: bytes | None = json.dumps(asked).encode()
+        self._timer: asyncio.TimerHandle | None = None
+        path = f"/page/{name}"
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._body))]
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "headers": headers,
+        }
+        scope |= {
+            "http_version": "1.1",
+            "scheme": "http",
+            "query_string": b"",
+            "root_path": "",
+            "asgi": {"version": "3.0"},
+        }
+        # The loop is Ray's, which knows no task group around all calls.
+        self._task = asyncio.create_task(self._run(app, scope))  # noqa: TID251
+
+    async def _run(self, app: ASGIApp, scope: dict[str, Any]) -> None:
+        try:
+            await app(scope, self._receive, self._send)
+        except Exception:
+            log.exception("%s failed", scope["path"])
+        finally:
+            self._over = True
+            self._came.set()
+
+    async def _receive(self) -> Message:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await asyncio.Event().wait()  # until the visit is ended
+        raise AssertionError
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            length = headers.get("content-length")
+            self._head = {"status": message["status"], "kind": headers.get("content-type", "")}
+            self._head["length"] = None if length is None else int(length)
+            return
+        while len(self._kept) >= VISIT_PIECE_BYTES:
+            self._taken.clear()
+            await self._taken.wait()
+        self._kept += message.get("body", b"")
+        self._whole = not message.get("more_body", False)
+        self._came.set()
+
+    async def read(self, hold_s: float) -> dict[str, Any]:
+        """What has come; with the first piece what it is. `more`: the answer goes on.
+
+        Raises:
+            OutcomeUnknown: the answer broke off.
+        """
+        if self._timer:
+            self._timer.cancel()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wait(), hold_s)
+        if self._over and not self._whole and not self._kept:
+            raise OutcomeUnknown("The machine's page has not answered to the end.", hint="The door's log has why.")
+        data = base64.b64encode(self._kept[:VISIT_PIECE_BYTES]).decode()
+        del self._kept[:VISIT_PIECE_BYTES]
+        self._taken.set()
+        return {"data": data, "more": bool(self._kept) or not self._whole, **self._head}
+
+    async def _wait(self) -> None:
+        while not (self._kept or self._whole or self._over):
+            self._came.clear()
+            await self._came.wait()
+
+    def leave(self, end: Callable[[], None]) -> None:
+        """Nobody asks at this moment: after a while nobody will."""
+        self._timer = asyncio.get_running_loop().call_later(VISIT_GONE_S, end)
+
+    def end(self) -> None:
+        """Tell nothing more."""
+        if self._timer:
+            self._timer.cancel()
+        self._task.cancel()

@@ -18,7 +18,7 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call
 from tmuxmcp.nodes.ray import DOOR_PREFIX, NAMESPACE, NODE_LABEL, kv
 from tmuxmcp.nodes.ray.door import Door, Opens
-from tmuxmcp.nodes.wire import call_sent
+from tmuxmcp.nodes.transport import call_sent
 
 PENDING_CALLS = 10_000
 """Calls that a door does at once: a wait costs a coroutine. What is over waits for the first to end."""

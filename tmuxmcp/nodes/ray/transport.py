@@ -23,14 +23,13 @@ from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.words import Cast
 from tmuxmcp.machine import ourselves
-from tmuxmcp.nodes import wire
+from tmuxmcp.nodes import transport
+from tmuxmcp.nodes.fleetfile import environment
 from tmuxmcp.nodes.ray import NODE_LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import BridgeChild, WatcherChild
 from tmuxmcp.nodes.ray.door import change_received
-from tmuxmcp.nodes.ray.kept import KeptFleet
-from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCall, RemoteCalls
-from tmuxmcp.nodes.repeating import own_time_s
-from tmuxmcp.nodes.secret import environment
+from tmuxmcp.nodes.ray.own import KeptFleet
+from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCall, RemoteCalls, own_time_s
 from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 
 DOOR_BACK_S = 20.0
@@ -191,7 +190,7 @@ class RayTransport:
             return
         with anyio.move_on_after(HELLO_S), suppress(TmuxMcpError):
             try:
-                told = _received(await self._call_door(node, "hello", {"call": wire.call_sent(Call(person=True))}))
+                told = _received(await self._call_door(node, "hello", {"call": transport.call_sent(Call(person=True))}))
             except TmuxMcpError as error:
                 told = {"note": str(error)} if not isinstance(error, NodeUnreachable | OutcomeUnknown) else {}
                 into[node] = told
@@ -213,12 +212,12 @@ class RayTransport:
                     raise await self._given_up(node, heard, error) from None
                 if "again" in answer:
                     raise EndedForQuestion
-                return wire.answer_received(request, answer)
+                return transport.answer_received(request, answer)
         except EndedForQuestion:
             raise OutcomeUnknown(f"{node} asks a question that nobody has heard.", node=node) from None
 
     async def _sent(self, node: str, request: Request[R], call: Call, heard: RemoteCall) -> dict[str, Any]:
-        asked = {"request": wire.request_sent(request), "call": wire.call_sent(call)}
+        asked = {"request": transport.request_sent(request), "call": transport.call_sent(call)}
         with heard.bound:
             answer = await self._call_door(node, "call", asked | ({"talk": heard.sent} if heard.sent else {}))
             self._hearing(node).hear(answer.get("now"))
@@ -276,7 +275,7 @@ class RayTransport:
         await self._check(node)
         broken_at: float | None = None
         while True:
-            asked = {"session_id": session_id, "since": since, "call": wire.call_sent(call)}
+            asked = {"session_id": session_id, "since": since, "call": transport.call_sent(call)}
             try:
                 answer = _received(await self._call_door(node, "changes", asked))
             except (NodeUnreachable, OutcomeUnknown) as error:
@@ -300,7 +299,7 @@ class RayTransport:
     async def asciicast(self, node: str, session_id: str, most_bytes: int, call: Call) -> Cast:
         """One call of a door."""
         await self._reached(node)
-        asked = {"session_id": session_id, "most_bytes": most_bytes, "call": wire.call_sent(call)}
+        asked = {"session_id": session_id, "most_bytes": most_bytes, "call": transport.call_sent(call)}
         return Cast.received(_received(await self._call_door(node, "asciicast", asked))["result"])
 
     def shows_page(self, node: str) -> bool:
@@ -468,7 +467,7 @@ def _received(answer: dict[str, Any]) -> dict[str, Any]:
         TmuxMcpError: the error that it told.
     """
     if "error" in answer:
-        raise wire.error_of(answer["error"])
+        raise transport.error_of(answer["error"])
     return answer
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tmuxmcp.machine.serving import end_with_broker
 from tmuxmcp.nodes.ray import doors, kv
-from tmuxmcp.nodes.ray.frames import frame
+from tmuxmcp.nodes.ray.child import frame
 
 RAYLET_LOOKS_S = 1.0
 """Time between two looks."""
