@@ -277,15 +277,15 @@ print(status, sum(name.startswith("tmuxmcp") for name in sys.modules), len(compl
 
 VERBS = [
     # words, most modules of ours, most dataclasses that are completed
-    (["completion", "bash"], 29, 8),
-    (["new", "--name=a", "bash"], 272, 75),
-    (["list"], 272, 65),
-    (["view", "a"], 272, 65),
-    (["read", "a"], 272, 65),
-    (["run", "-s", "a", "true"], 272, 75),
-    (["history", "a"], 272, 65),
-    (["log", "a"], 158, 45),
-    (["kill", "--force", "a"], 272, 70),
+    (["completion", "bash"], 24, 8),
+    (["new", "--name=a", "bash"], 190, 77),
+    (["list"], 190, 65),
+    (["view", "a"], 190, 65),
+    (["read", "a"], 190, 65),
+    (["run", "-s", "a", "true"], 190, 75),
+    (["history", "a"], 190, 65),
+    (["log", "a"], 130, 45),
+    (["kill", "--force", "a"], 190, 70),
 ]
 """What a command brings into its process; each module and each dataclass is a part of a millisecond of every start."""
 
@@ -349,7 +349,7 @@ def test_only_the_screen_imports_pyte():
     assert holders == [package / "terminal" / "emulator" / "screen.py"]
 
 
-MOST_FILES = 60
+MOST_FILES = 49
 """Through so many files a command goes, from `Broker.do` into the shell and back: who changes `run` reads them."""
 
 
@@ -357,6 +357,16 @@ async def test_a_command_goes_through_few_files(broker: Broker):
     await broker.create_session("bash", name="a")
     for _ in range(3):
         await broker.run("true", "a")
+    # What runs beside it, now and then, is no part of it.
+    called = min([await files_called(broker.run("true", "a")) for _ in range(5)], key=len)
+    path = "\n".join(f"{file}: {', '.join(names)}" for file, names in called.items())
+    print(path)
+    assert "shell/run.py" in called
+    assert len(called) <= MOST_FILES, path
+
+
+async def files_called(call: Awaitable[object]) -> dict[str, Counter[str]]:
+    """The functions of the package that are called meanwhile, by file."""
     package = str(Path(tmuxmcp.__file__).parent)
     called: dict[str, Counter[str]] = defaultdict(Counter)
 
@@ -367,10 +377,7 @@ async def test_a_command_goes_through_few_files(broker: Broker):
 
     sys.setprofile(count)
     try:
-        await broker.run("true", "a")
+        await call
     finally:
         sys.setprofile(None)
-    path = "\n".join(f"{file}: {', '.join(names)}" for file, names in called.items())
-    print(path)
-    assert "shell/run.py" in called
-    assert len(called) <= MOST_FILES, path
+    return called

@@ -32,7 +32,7 @@ from tmuxmcp.machine.ownfiles import make_directory, write_once
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.faces.page.servers import ServedPage
+    from tmuxmcp.faces.page.codes import ServedPage
     from tmuxmcp.faces.tokens import Tokens
     from tmuxmcp.nodes.fleet import AnyBroker, Fleet
     from tmuxmcp.nodes.ray.door import DoorHome
@@ -129,9 +129,9 @@ async def open_door() -> AsyncIterator[DoorHome]:
         IoError, PermissionDenied, InvalidArgument: settings or secret cannot be read.
         TmuxMcpError: as `open_broker`.
     """
-    from tmuxmcp.faces.page.desk import OwnDesk
+    from tmuxmcp.faces.page.lookups import OwnDesk
     from tmuxmcp.faces.page.routes import page_of
-    from tmuxmcp.nodes import fleetfile as secret
+    from tmuxmcp.nodes import fleetfile
     from tmuxmcp.nodes.ray import CONFIG_VARIABLE
     from tmuxmcp.nodes.ray.door import DoorHome
 
@@ -143,7 +143,7 @@ async def open_door() -> AsyncIterator[DoorHome]:
     async with open_broker(settings.model_copy(update=own), "door", keeps_times=True) as broker:
         desk = OwnDesk(broker)
         async with desk.run():
-            yield DoorHome(broker, settings.state_dir, secret.read(settings.fleet_secret), page_of(desk))
+            yield DoorHome(broker, settings.state_dir, fleetfile.read(settings.fleet_secret), page_of(desk))
 
 
 def _only(error: BaseException) -> BaseException:
@@ -169,9 +169,9 @@ def run_stdio(settings: Settings) -> None:
 def _traced(settings: Settings) -> AbstractContextManager[None]:
     if not settings.traces:
         return nullcontext()
-    from tmuxmcp.faces import traces
+    from tmuxmcp.faces import metrics
 
-    return traces.sent()
+    return metrics.sent()
 
 
 def _begin(settings: Settings) -> None:
@@ -189,7 +189,7 @@ def _begin(settings: Settings) -> None:
 async def serve_stdio(settings: Settings) -> None:
     """Serve MCP on stdin and stdout; see `run_stdio`."""
     from tmuxmcp.faces import mcp, stdio
-    from tmuxmcp.faces.answered import RecentAnswers
+    from tmuxmcp.faces.stdio import RecentAnswers
 
     key = mcp.stdio_identity()
     log.info("serving %s on stdio", key)
@@ -231,12 +231,11 @@ def run_http(
 async def serve_http(settings: Settings, no_token: bool, shown: Callable[[ServedPage], None]) -> None:
     """Serve over HTTP; see `run_http`."""
     from tmuxmcp.faces import http, listener, tokens
-    from tmuxmcp.faces.address import parse_address
-    from tmuxmcp.faces.page.codes import AccessSecrets
-    from tmuxmcp.faces.page.desk import desk_of
+    from tmuxmcp.faces.page.codes import AccessSecrets, announced
+    from tmuxmcp.faces.page.lookups import desk_of
     from tmuxmcp.faces.page.routes import Page
-    from tmuxmcp.faces.page.servers import announced
-    from tmuxmcp.nodes import fleetfile as secret
+    from tmuxmcp.faces.tokens import parse_address
+    from tmuxmcp.nodes import fleetfile
 
     host, port = parse_address(settings.http)
     given = ourselves.environment().get(tokens.TOKEN_VARIABLE)
@@ -244,7 +243,7 @@ async def serve_http(settings: Settings, no_token: bool, shown: Callable[[Served
     for token in accepted or ():
         if token.short:
             log.warning("the token %s is short: it can be guessed", token.name)
-    known = secret.read_secret(settings.fleet_secret)
+    known = fleetfile.read_secret(settings.fleet_secret)
     try:
         bound = listener.bind(host, port, only_loopback=accepted is None)
     except PermissionDenied as error:
@@ -317,7 +316,7 @@ def run_page(settings: Settings, port: int | None, shown: Callable[[ServedPage],
 
 
 async def _serve_page(settings: Settings, port: int | None, shown: Callable[[ServedPage], None]) -> None:
-    from tmuxmcp.faces.beside import page_beside
+    from tmuxmcp.faces.http import page_beside
 
     async with anyio.create_task_group() as tg:
         tg.start_soon(_cancel_at_signal, tg.cancel_scope)
@@ -444,7 +443,7 @@ class LateBroker:
 
     async def _show_page(self, broker: AnyBroker) -> None:
         """Show the page until the broker closes. What goes wrong with it is no reason for calls to fail."""
-        from tmuxmcp.faces.beside import page_beside
+        from tmuxmcp.faces.http import page_beside
 
         try:
             with anyio.CancelScope() as scope:

@@ -16,7 +16,7 @@ from tests.cli.test_cli import CommandLine, own_command_line
 from tests.cli.test_cli_log import Following
 from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
 from tmuxmcp.contract.call import iso, seconds_of
-from tmuxmcp.faces.cli.logtimes import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
+from tmuxmcp.faces.cli.log import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.past.recordings import RecordedSession
 from tmuxmcp.record.past.timing import TimingStep

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.faces.cli.tiles import grid, joined_rows, tile
+from tmuxmcp.faces.cli.watch import grid, joined_rows, tile
 from tmuxmcp.terminal.widths import text_width
 
 

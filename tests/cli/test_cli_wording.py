@@ -12,7 +12,7 @@ import pytest
 from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.faces.cli.arguments import VERBS as VERBS_THERE_ARE
 from tmuxmcp.faces.cli.arguments import parse
-from tmuxmcp.faces.cli.wording import VERB_OF, in_cli_words
+from tmuxmcp.faces.cli.helptext import VERB_OF, in_cli_words
 
 SILENT = {"cli", "demo", "doctor", "faces", "nodes", "page"}
 """Rooms whose texts are the command line's own, or not printed there."""

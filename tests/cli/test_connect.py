@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.conftest import SLOW, until_exists
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.faces.cli.connect import until_ended
+from tmuxmcp.faces.cli.attached import until_ended
 
 LONG_MS = int(20_000 * SLOW)
 

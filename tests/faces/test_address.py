@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.faces.address import is_loopback, parse_address
+from tmuxmcp.faces.tokens import is_loopback, parse_address
 
 
 @pytest.mark.parametrize(

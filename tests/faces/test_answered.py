@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tmuxmcp.contract.call import Call
-from tmuxmcp.faces.answered import MOST_ANSWERED, RecentAnswers
+from tmuxmcp.faces.stdio import MOST_ANSWERED, RecentAnswers
 
 
 class Told:

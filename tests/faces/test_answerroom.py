@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from tests.conftest import eventually
 from tmuxmcp.contract.call import SMALL_ANSWER_BYTES
-from tmuxmcp.faces.answerroom import ROOM_BYTES, AnswerRoom, current_task
+from tmuxmcp.faces.text import ROOM_BYTES, AnswerRoom, current_task
 
 HALF = ROOM_BYTES // 2
 

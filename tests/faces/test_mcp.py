@@ -22,8 +22,7 @@ from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Seldom
 from tmuxmcp.faces import mcp
 from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, as_tool, build_server, lean, select, stdio_identity
-from tmuxmcp.faces.portable import portable
-from tmuxmcp.faces.text import footer, render
+from tmuxmcp.faces.text import footer, portable, render
 
 pytestmark = pytest.mark.anyio
 

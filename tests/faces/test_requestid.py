@@ -13,7 +13,7 @@ from tests.agent import Agent, audit_lines, eventually, run_command_line
 from tests.service import a_service
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.faces.requestid import with_request_id
+from tmuxmcp.faces.stdio import with_request_id
 
 pytestmark = pytest.mark.anyio
 

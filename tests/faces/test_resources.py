@@ -19,9 +19,8 @@ from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.results import ReadResult
 from tmuxmcp.faces import resources
 from tmuxmcp.faces.mcp import build_server
-from tmuxmcp.faces.prompts import RECIPES
-from tmuxmcp.faces.resources import parse_uri
-from tmuxmcp.terminal.film import formats as asciicast
+from tmuxmcp.faces.resources import RECIPES, parse_uri
+from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.player import Player
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -135,7 +134,7 @@ async def test_a_long_history_lacks_its_oldest_commands_and_says_so(broker: Brok
 
 def final_screen(cast: str) -> list[str]:
     """What a player shows at a cast's end."""
-    film = asciicast.read(line.encode() for line in cast.splitlines(keepends=True))
+    film = formats.read(line.encode() for line in cast.splitlines(keepends=True))
     player = Player(film)
     player.seek(player.duration_ms)
     while player.seeks:

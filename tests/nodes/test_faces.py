@@ -18,7 +18,7 @@ from tests.agent import ToolFailed, an_agent, command_line, run_command_line
 from tests.conftest import end_server
 from tests.nodes.brokers import Brokers
 from tests.service import TOKENS, Service
-from tmuxmcp.faces.cli.elsewhere import TAKE_KNOWN_TYPE
+from tmuxmcp.faces.cli.attached import TAKE_KNOWN_TYPE
 
 
 def test_an_agent_has_many_machines_as_one(brokers: Brokers):

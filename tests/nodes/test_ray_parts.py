@@ -23,9 +23,9 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
     Unsupported,
 )
-from tmuxmcp.faces.page.desk import OwnDesk
+from tmuxmcp.faces.page.lookups import OwnDesk
 from tmuxmcp.faces.page.routes import page_of
-from tmuxmcp.nodes import fleetfile as secret
+from tmuxmcp.nodes import fleetfile
 from tmuxmcp.nodes import ray as room
 from tmuxmcp.nodes.ray import child as frames
 from tmuxmcp.nodes.ray import own as starting
@@ -35,9 +35,9 @@ from tmuxmcp.nodes.ray.own import KeptFleet
 
 def test_a_secret_is_made_once_and_is_private(tmp_path: Path) -> None:
     file = tmp_path / "new" / "secret"
-    made = secret.make(file)
-    assert len(made) >= secret.MIN_SECRET_CHARS
-    assert secret.make(file) == secret.read(file) == made
+    made = fleetfile.make(file)
+    assert len(made) >= fleetfile.MIN_SECRET_CHARS
+    assert fleetfile.make(file) == fleetfile.read(file) == made
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [each.name for each in file.parent.iterdir()] == ["secret"]
 
@@ -51,9 +51,9 @@ def test_a_secret_that_is_none_is_refused(tmp_path: Path) -> None:
         (file := tmp_path / error.__name__).write_text(text)
         file.chmod(mode)
         with pytest.raises(error):
-            secret.read(file)
+            fleetfile.read(file)
     with pytest.raises(IoError, match="no secret"):
-        secret.read(tmp_path / "none")
+        fleetfile.read(tmp_path / "none")
 
 
 def test_ray_is_started_with_the_secret_and_as_nice_as_others(tmp_path: Path) -> None:

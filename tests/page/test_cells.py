@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.faces.page.cells import encoded_rows, spans
+from tmuxmcp.faces.page.overview import encoded_rows, spans
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 

@@ -21,8 +21,8 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.faces.page import hands
-from tmuxmcp.faces.page.desk import OwnDesk
 from tmuxmcp.faces.page.fleetdesk import FleetDesk
+from tmuxmcp.faces.page.lookups import OwnDesk
 from tmuxmcp.faces.page.routes import page_of
 from tmuxmcp.faces.page.stream import PageSubscription
 from tmuxmcp.nodes.gateway import Gateway

@@ -25,7 +25,7 @@ from tmuxmcp.broker.sight import SessionSight
 from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.faces.page import routes
 from tmuxmcp.faces.page.codes import AccessSecrets
-from tmuxmcp.faces.page.desk import OwnDesk
+from tmuxmcp.faces.page.lookups import OwnDesk
 from tmuxmcp.faces.page.overview import Overview
 from tmuxmcp.faces.tokens import bearer
 

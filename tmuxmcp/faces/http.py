@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
@@ -23,22 +25,24 @@ from starlette.routing import Route
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call, Room
-from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, InvalidArgument, TmuxMcpError, Unauthorized
+from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, InvalidArgument, IoError, TmuxMcpError, Unauthorized
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
-from tmuxmcp.faces.answerroom import AnswerRoom
+from tmuxmcp.faces import listener
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, PROOF_HEADER, TASK, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
 from tmuxmcp.faces.metrics import Metrics
+from tmuxmcp.faces.page import codes
+from tmuxmcp.faces.page.codes import AccessSecrets, ServedPage
+from tmuxmcp.faces.page.lookups import desk_of
 from tmuxmcp.faces.page.routes import Page
 from tmuxmcp.faces.rpc import Rpc, encode
 from tmuxmcp.faces.subscriptions import Subscriptions
+from tmuxmcp.faces.text import AnswerRoom
 from tmuxmcp.faces.tokens import PERSON_TOKEN, Token, Tokens, bearer
-from tmuxmcp.nodes import fleetfile as secret
+from tmuxmcp.nodes import fleetfile
+from tmuxmcp.nodes.fleet import AnyBroker
 from tmuxmcp.nodes.remotecalls import GatewayCalls
-
-if TYPE_CHECKING:
-    from tmuxmcp.nodes.fleet import AnyBroker
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +132,7 @@ class Service:
             hosts,
             self.metrics.request,
             knows_person=page.knows,
-            proves=lambda said, token: bool(fleet_secret) and secret.proves(said, fleet_secret, token),
+            proves=lambda said, token: bool(fleet_secret) and fleetfile.proves(said, fleet_secret, token),
             open_paths=page.open_paths,
         )
 
@@ -213,7 +217,7 @@ class Service:
         """
         proof = request.headers.get(PROOF_HEADER, "")
         proven = bool(proof and self._secret)
-        if proven and not secret.proves(proof, self._secret, bearer(request.headers.get("authorization"))):
+        if proven and not fleetfile.proves(proof, self._secret, bearer(request.headers.get("authorization"))):
             hint = "The file of the setting fleet_secret has to be the same on all machines of the fleet."
             raise Unauthorized("The call does not have the fleet's secret of this machine.", hint=hint)
         try:
@@ -359,3 +363,62 @@ async def unless(reasons: Mapping[anyio.Event, str]) -> AsyncIterator[None]:
 async def _when(event: anyio.Event, then: Callable[[], None]) -> None:
     await event.wait()
     then()
+
+
+# ---- The page beside a server on stdin and stdout --------------------------------------------------------------------
+#
+# Or alone: on a loopback port of its own, and nothing else there.
+
+LOOPBACK = "127.0.0.1"
+
+
+async def page_beside(
+    broker: AnyBroker,
+    state_dir: Path,
+    port: int | None = None,
+    shown: Callable[[ServedPage], None] = lambda served: None,
+) -> None:
+    """Show the page, until cancelled.
+
+    Args:
+        port: where; `None`: any.
+        shown: called once it is served; must not block.
+
+    Raises:
+        IoError: there is no port.
+    """
+    with listener.bind(LOOPBACK, port, only_loopback=True) if port else _bound(state_dir) as opened:
+        served = listener.served_at(opened)
+        page = Page(desk_of(broker), AccessSecrets(state_dir, served.port), bearer)
+        app = Entrance(
+            Starlette(routes=page.routes()),
+            Tokens([]),
+            listener.hosts_of(opened, LOOPBACK),
+            lambda status, received, sent: None,
+            knows_person=page.knows,
+            open_paths=page.open_paths,
+        )
+        with codes.announced(state_dir, served):
+            broker.shows_page(served.url)
+            log.info("the page is at %s", served.url)
+            shown(served)
+            try:
+                async with page.run():
+                    await listener.serve_beside(app, opened, lambda: None)
+            finally:
+                app.stop()
+                broker.shows_page("")
+
+
+def _bound(state_dir: Path) -> socket.socket:
+    """The port that a server before this one had, if nobody has it; so pages that are open find this one."""
+    last = codes.last_port(state_dir)
+    if last:
+        try:
+            return listener.bind(LOOPBACK, last, only_loopback=True)
+        except IoError:
+            pass
+    opened = listener.bind(LOOPBACK, 0, only_loopback=True)
+    if last not in [each.port for each in codes.running(state_dir)]:
+        codes.keep_port(state_dir, opened.getsockname()[1])
+    return opened

@@ -27,10 +27,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tmuxmcp.contract.errors import IoError, PermissionDenied
-from tmuxmcp.faces.address import is_loopback
-from tmuxmcp.faces.entrance import KNOW
-from tmuxmcp.faces.page.servers import ServedPage
-from tmuxmcp.faces.refusal import refusal
+from tmuxmcp.faces.entrance import KNOW, refusal
+from tmuxmcp.faces.page.codes import ServedPage
+from tmuxmcp.faces.tokens import is_loopback
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import NamesCall, Operation
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 from tmuxmcp.contract.words import ASCIICAST_METHOD
-from tmuxmcp.faces.portable import portable
-from tmuxmcp.faces.requestid import with_request_id
+from tmuxmcp.faces.stdio import with_request_id
+from tmuxmcp.faces.text import portable
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.fleet import AnyBroker

@@ -17,8 +17,8 @@ import select
 import signal
 import stat
 import threading
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -44,10 +44,11 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
+from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, Internal, InvalidArgument, ResourceLimit
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.faces.answered import RecentAnswers
-from tmuxmcp.faces.portable import portable
+from tmuxmcp.contract.request import NamesCall, Operation
+from tmuxmcp.faces.text import portable
 
 log = logging.getLogger(__name__)
 
@@ -499,3 +500,75 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+# ---- Answers that a client cancels while they are on the way: it drops them, and was told nothing --------------------
+
+MOST_ANSWERED = 64
+"""Calls that are remembered: an answer is on the way for milliseconds."""
+
+
+class RecentAnswers:
+    """The calls of one wire that were answered last, by the numbers of their requests."""
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[RequestId, Call] = OrderedDict()
+        self._cancelled: OrderedDict[RequestId, None] = OrderedDict()
+        """Cancelled before they had an answer."""
+        self.greeted = anyio.Event()
+        """Set when the client has its first answer: it waits for nothing then."""
+
+    def begins(self, number: RequestId) -> None:
+        """Take note of a new call, whatever had its number before."""
+        self._calls.pop(number, None)
+        self._cancelled.pop(number, None)
+
+    def add(self, number: RequestId, call: Call) -> None:
+        """Take note of a call that has its answer."""
+        if number in self._cancelled:
+            call.not_told()
+        else:
+            self._calls[number] = call
+            _bound(self._calls)
+
+    def cancelled(self, number: RequestId) -> None:
+        """The client has cancelled a call, and reads no answer to it."""
+        call = self._calls.pop(number, None)
+        if call:
+            call.not_told()
+        else:
+            self._cancelled[number] = None
+            _bound(self._cancelled)
+
+
+def _bound(numbers: OrderedDict[RequestId, Any]) -> None:
+    if len(numbers) > MOST_ANSWERED:
+        numbers.popitem(last=False)
+
+
+# ---- The `request_id` of a call that came from outside ---------------------------------------------------------------
+#
+# An argument, or a word in its `_meta` where no schema has it.
+
+REQUEST_META = ("tmuxmcp/request_id", "request_id")
+"""Where it stands in `_meta`; the first is ours alone."""
+
+
+def with_request_id(operation: Operation, arguments: Any, meta: Mapping[str, Any] | None) -> Any:
+    """The arguments, with the id that stands beside them if the operation takes one.
+
+    Raises:
+        InvalidArgument: it is given twice, and differently.
+    """
+    if not meta or not isinstance(arguments, Mapping):
+        return arguments
+    for name in operation.marks(NamesCall):
+        given = [meta[key] for key in REQUEST_META if meta.get(key) is not None]
+        given += [arguments[name]] if arguments.get(name) else []
+        if any(each != given[0] for each in given):
+            raise InvalidArgument(
+                f"{name} is given more than once, and differently.", hint="Give it as argument or in _meta."
+            )
+        if given:
+            return {**arguments, name: given[0]}
+    return arguments

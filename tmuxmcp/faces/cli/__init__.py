@@ -20,10 +20,10 @@ LOCAL_VERBS = frozenset({"new", "run", "send", "read", "search", "list", "ls", "
 def _do(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Do what the words say; on the session's own machine, if it is another one and it can only be done there."""
     if hasattr(options, "session") and options.verb not in LOCAL_VERBS:
-        from tmuxmcp.faces.cli import elsewhere
+        from tmuxmcp.faces.cli import attached
 
-        if elsewhere.is_elsewhere(options):
-            return elsewhere.run(options, words)
+        if attached.is_elsewhere(options):
+            return attached.run(options, words)
     status: int = options.handler(options)
     return status
 

@@ -16,8 +16,7 @@ from typing import Any, NoReturn, get_args
 from tmuxmcp import __version__
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.words import FILM_FORMATS, SIGNAL_NAMES, WAIT_FOR_WORDS, Adopt, RecordedAs, signal_name
-from tmuxmcp.faces.cli.helptext import help_of, usage_of
-from tmuxmcp.faces.cli.point import age, point
+from tmuxmcp.faces.cli.helptext import age, help_of, point, usage_of
 
 ALIKE_WORD = 0.7
 """How alike a word and the command or option are that it is taken for."""
@@ -87,10 +86,12 @@ class Parser(argparse.ArgumentParser):
     def _known_elsewhere_as(self, name: str) -> str:
         """The option of ours for which another program, or our own tools, have this name; empty: there is none."""
         from tmuxmcp.contract import guesses
-        from tmuxmcp.faces.cli import wording
+        from tmuxmcp.faces.cli import helptext
 
         verb = self.prog.rpartition(" ")[2]
-        own = [guesses.ARGUMENT_NAMES.get(operation, {}) for operation, each in wording.VERB_OF.items() if each == verb]
+        own = [
+            guesses.ARGUMENT_NAMES.get(operation, {}) for operation, each in helptext.VERB_OF.items() if each == verb
+        ]
         names = [each[name] for each in (OTHER_NAMES, *own, guesses.COMMON_SYNONYMS) if name in each]
         options = ["--" + each.replace("_", "-") for each in names]
         return next((each for each in options if each in self._option_string_actions), "")
@@ -289,7 +290,7 @@ def _history(verbs: Verbs, name: str, chosen: bool) -> None:
         "and BY says who typed it: an agent's or this program's call, or somebody else. What is not known is `-`.\n"
         "Also of sessions that have ended, are lost or were killed; `ID.1` is an earlier session of the same name."
     )
-    parser = _verb(verbs, name, "list a session's commands with their exit codes", "history.history",
+    parser = _verb(verbs, name, "list a session's commands with their exit codes", "log.history",
                    description=description)  # fmt: skip
     _add_session(parser)
     parser.add_argument("-n", "--limit", type=_count, metavar="N", help="the newest so many (20)")
@@ -305,7 +306,7 @@ def _export(verbs: Verbs, name: str, chosen: bool) -> None:
         "kept. Nothing is overwritten.\n\n"
         "Times count from the session's beginning; negative ones are before now, or before its end."
     )
-    parser = _verb(verbs, name, "write what a session did to a file", "export.export", description=description)
+    parser = _verb(verbs, name, "write what a session did to a file", "record.export", description=description)
     _add_session(parser)
     parser.add_argument("--format", choices=FILM_FORMATS, help="(by the ending of FILE, else cast)")
     parser.add_argument("--path", metavar="FILE", help="- is stdout; left out: in the session's own directory")
@@ -355,7 +356,7 @@ def _script(verbs: Verbs, name: str, chosen: bool) -> None:
         "exit code, and so is what still runs, what ran in a shell inside or was given stdin, and what is not wholly\n"
         "known. `cd` stands where the shell was elsewhere than these commands lead. Of each session, as `tmuxmcp log`."
     )
-    parser = _verb(verbs, name, "print what a session ran as a shell script", "script.script", description=description)
+    parser = _verb(verbs, name, "print what a session ran as a shell script", "log.script", description=description)
     _add_session(parser)
     _add_settings(parser, False)
 
@@ -367,7 +368,7 @@ def _restore(verbs: Verbs, name: str, chosen: bool) -> None:
         "ran in a shell is run again, and no shell is made again that was given a command or a script.\n"
         "Without ID and --all, print which there are. What ended or was killed is made again only if it is named."
     )
-    parser = _verb(verbs, name, "make lost sessions again", "restore.restore", description=description)
+    parser = _verb(verbs, name, "make lost sessions again", "retention.restore", description=description)
     parser.add_argument("ids", nargs="*", metavar="ID", help="these sessions")
     parser.add_argument("--all", action="store_true", help="every session that is lost")
     _add_settings(parser, False)
@@ -620,7 +621,7 @@ def _pause(verbs: Verbs, name: str, chosen: bool) -> None:
         "Stop agents at once: what would type into the session, signal or resize it answers SESSION_TAKEN. What runs\n"
         "in it goes on. With --all it holds for every session, also for those that are made before `resume --all`."
     )
-    parser = _verb(verbs, name, "stop agents from typing, in one session or all", "pause.pause",
+    parser = _verb(verbs, name, "stop agents from typing, in one session or all", "people.pause",
                    description=description)  # fmt: skip
     _add_session(parser, "session id")
     parser.add_argument("--all", action="store_true", help="every session, also those made later")
@@ -628,7 +629,7 @@ def _pause(verbs: Verbs, name: str, chosen: bool) -> None:
 
 
 def _resume(verbs: Verbs, name: str, chosen: bool) -> None:
-    parser = _verb(verbs, name, "let agents type again where they were paused", "pause.resume")
+    parser = _verb(verbs, name, "let agents type again where they were paused", "people.resume")
     _add_session(parser, "session id")
     parser.add_argument("--all", action="store_true", help="every session, also those paused one by one")
     _add_settings(parser, False)
@@ -672,7 +673,7 @@ def _fleet(verbs: Verbs, name: str, chosen: bool) -> None:
         "With Ray: up NODE starts a cluster, of which this machine is the first. join NODE has this machine be one of\n"
         "the cluster of --fleet. up gives each machine of a cluster a door of this version; sessions do not notice."
     )
-    parser = _verb(verbs, name, "show and manage many machines", "fleet.fleet", description=description)
+    parser = _verb(verbs, name, "show and manage many machines", "fleetup.fleet", description=description)
     parser.add_argument(
         "action", nargs="?", default="status", metavar="ACTION",
         choices=("status", "drain", "undrain", "forget", "up", "join"),

@@ -14,11 +14,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.faces.cli import jsonc
 
 # ---- which folders a person trusts -----------------------------------------------------------------
 
@@ -96,7 +95,7 @@ def _read(path: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it cannot be read, or holds something else.
     """
-    found = jsonc.loads(_text(path))
+    found = loads(_text(path))
     if not isinstance(found, dict):
         raise ValueError("it is no object")
     return found
@@ -442,7 +441,7 @@ def read(text: str, path: Path) -> Any:
 
     if path.suffix == ".toml":
         return tomllib.loads(text)
-    return text if path.suffix == ".yaml" else jsonc.loads(text)
+    return text if path.suffix == ".yaml" else loads(text)
 
 
 def servers(text: str, path: Path, keys: Sequence[str]) -> dict[str, Any]:
@@ -478,7 +477,7 @@ def edited(text: str, path: Path, keys: Sequence[str], name: str, entry: ServerE
 
 def _edited_json(text: str, path: Path, keys: Sequence[str], name: str, entry: ServerEntry | None) -> str:
     try:
-        wanted = jsonc.loads(text)
+        wanted = loads(text)
     except ValueError as error:
         raise _unreadable(path, "JSON", error, name, entry) from None
     _put_server(wanted, path, keys, name, entry)
@@ -493,8 +492,8 @@ def _edited_json(text: str, path: Path, keys: Sequence[str], name: str, entry: S
 def _edited_jsonc(text: str, path: Path, keys: Sequence[str], name: str, entry: ServerEntry | None, wanted: Any) -> str:
     """As `_edited_json`, around the comments; no text that does not say what is wanted."""
     try:
-        edited = jsonc.drop(text, keys, name) if entry is None else jsonc.put(text, keys, name, entry)
-        if jsonc.loads(edited) == wanted:
+        edited = drop(text, keys, name) if entry is None else put(text, keys, name, entry)
+        if loads(edited) == wanted:
             return edited
         error = ValueError("its comments are in the way")
     except ValueError as found:
@@ -590,3 +589,149 @@ def _unreadable(
 def masked(text: str) -> str:
     """A text of a configuration without the tokens in it."""
     return re.sub(r"Bearer [^\s\"']+", "Bearer TOKEN", text)
+
+
+# ---- JSON with comments and trailing commas --------------------------------------------------------------------------
+#
+# As editors keep their settings: read it, and change one member of it.
+#
+# What is not the member stays as it is, byte by byte. Pure: texts in, texts out.
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+
+
+class Member(NamedTuple):
+    """A member of an object: where its key begins, and its value from its first character to behind its last."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def loads(text: str) -> Any:
+    """The value of a text; an empty one is an empty object.
+
+    Raises:
+        ValueError: it is no JSON, apart from comments and trailing commas.
+    """
+    return json.loads(_plain(text)) if text.strip() else {}
+
+
+def put(text: str, keys: Sequence[str], name: str, value: Any) -> str:
+    """The text with `value` as the member `name` of the object that `keys` lead to; objects that are missing are made.
+
+    Raises:
+        ValueError: the text is no JSON with comments, or something else than an object is on the way.
+    """
+    for depth, key in enumerate([*keys, name]):
+        found = _members(text, keys[:depth])
+        member = next((each for each in reversed(found) if each.key == key), None)
+        if member is None:
+            for missing in reversed([*keys, name][depth + 1 :]):
+                value = {missing: value}
+            return _inserted(text, keys[:depth], key, value)
+    assert member is not None
+    return text[: member.value] + _encoded(value, _indent(text, member.start)) + text[member.end :]
+
+
+def drop(text: str, keys: Sequence[str], name: str) -> str:
+    """The text without the member `name` of the object that `keys` lead to, if there is one.
+
+    Raises:
+        ValueError: as of `put`.
+    """
+    for depth, key in enumerate(keys):
+        if key not in [each.key for each in _members(text, keys[:depth])]:
+            return text
+    found = _members(text, keys)
+    index = next((index for index, each in enumerate(found) if each.key == name), None)
+    if index is None:
+        return text
+    member, plain = found[index], _plain(text, commas=True)
+    start, end = member.start, member.end
+    comma = re.compile(r"\s*,").match(plain, end)
+    if comma:
+        end = comma.end()
+    elif index:
+        # The last one: the comma before it goes, what stands between them stays.
+        before = plain.index(",", found[index - 1].end)
+        return text[:before] + text[before + 1 : start].rstrip() + text[end:]
+    blank = re.compile(r"[ \t]*\n").match(text, end)
+    line = text.rfind("\n", 0, start) + 1
+    return text[:line] + text[blank.end() :] if blank and not text[line:start].strip() else text[:start] + text[end:]
+
+
+def _plain(text: str, *, commas: bool = False) -> str:
+    """The text as JSON of the same length: blanks for comments, and for trailing commas unless they are kept."""
+    plain = _TOKEN.sub(lambda found: _blank(found[0]) if found[0][0] == "/" else found[0], text)
+    return plain if commas else _COMMA.sub(lambda found: " " if found[0] == "," else found[0], plain)
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+def _members(text: str, keys: Sequence[str]) -> list[Member]:
+    """The members of the object that `keys` lead to."""
+    plain = _plain(text)
+    json.loads(plain)
+    found = _members_at(plain, _skip(plain, 0))
+    for key in keys:
+        found = _members_at(plain, next(each.value for each in reversed(found) if each.key == key))
+    return found
+
+
+def _members_at(plain: str, start: int) -> list[Member]:
+    if plain[start] != "{":
+        raise ValueError("there is no object where one is needed")
+    found, at, decoder = [], _skip(plain, start + 1), json.JSONDecoder()
+    while plain[at] != "}":
+        key, behind = decoder.raw_decode(plain, at)
+        value = _skip(plain, _skip(plain, behind) + 1)
+        _, end = decoder.raw_decode(plain, value)
+        found.append(Member(key, at, value, end))
+        at = _skip(plain, end)
+        if plain[at] == ",":
+            at = _skip(plain, at + 1)
+    return found
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _inserted(text: str, keys: Sequence[str], key: str, value: Any) -> str:
+    """The text with one more member, the first of its object: there no comma before it can be missing."""
+    plain = _plain(text)
+    start = _skip(plain, 0)
+    found = _members_at(plain, start)
+    for each in keys:
+        start = next(member.value for member in reversed(found) if member.key == each)
+        found = _members_at(plain, start)
+    outer = _indent(text, start)
+    inner = _indent(text, found[0].start) if found and "\n" in text[start : found[0].start] else outer + _step(text)
+    shown = f"\n{inner}{json.dumps(key, ensure_ascii=False)}: {_encoded(value, inner)}"
+    rest = text[start + 1 :]
+    if found:
+        return text[: start + 1] + shown + "," + (rest if "\n" in text[start : found[0].start] else f"\n{inner}{rest}")
+    return text[: start + 1] + shown + ("" if rest.lstrip(" \t").startswith(("\n", "\r")) else f"\n{outer}") + rest
+
+
+def _encoded(value: Any, indent: str) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n" + indent)
+
+
+def _indent(text: str, at: int) -> str:
+    """The blanks at the beginning of a line."""
+    line = text.rfind("\n", 0, at) + 1
+    blanks = re.compile(r"[ \t]*").match(text, line)
+    return blanks[0] if blanks else ""
+
+
+def _step(text: str) -> str:
+    first = re.search(r"\n([ \t]+)\S", text)
+    return first[1] if first else "  "

@@ -27,7 +27,7 @@ from mcp.client.stdio import stdio_client
 
 from tmuxmcp.contract.call import ms_since
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.faces.cli import stdout
+from tmuxmcp.faces.cli import output
 from tmuxmcp.tmux.server import find_tmux
 
 DEMO_ROWS = 40
@@ -96,7 +96,7 @@ class Show:
     def text(self, text: str) -> None:
         """What a terminal showed."""
         for line in text.splitlines():
-            self._print(f"    {self._style('2', stdout.visible(line))}".rstrip())
+            self._print(f"    {self._style('2', output.visible(line))}".rstrip())
 
     def check(self, what: str, ok: bool, took_ms: int | None = None) -> None:
         """One thing that must hold."""
@@ -117,7 +117,7 @@ class Show:
                 "state_dir": str(state_dir) if kept else None,
                 "attach_command": self.attach_command if kept else None,
             }
-            stdout.write_json(result)
+            output.write_json(result)
             return
         command = server_command()
         servers = {"mcpServers": {"tmuxmcp": {"command": command[0], "args": [*command[1:], "serve"]}}}
@@ -137,11 +137,11 @@ class Show:
 
     def _print(self, text: str) -> None:
         if not self.quiet:
-            stdout.write(text + "\n")
+            output.write(text + "\n")
             sys.stdout.flush()
 
     def _style(self, code: str, text: str) -> str:
-        return stdout.bold(text, sys.stdout, code)
+        return output.bold(text, sys.stdout, code)
 
     def _sign(self, sign: str, word: str) -> str:
         return sign if "utf" in (sys.stdout.encoding or "").lower() else word

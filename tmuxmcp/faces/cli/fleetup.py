@@ -14,16 +14,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NodeUnreachable
 from tmuxmcp.faces.cli import output
+from tmuxmcp.faces.cli.calling import CLI_CALLER
 from tmuxmcp.faces.cli.service import effective
 
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings
+    from tmuxmcp.nodes.fleet import Fleet
+    from tmuxmcp.nodes.transport import Machine, Tombstone
 
 DOOR_S = 60.0
 """So long a new door has to answer: a worker starts, and imports us."""
@@ -53,7 +56,7 @@ class DoorOutcome:
 
 def up(options: argparse.Namespace) -> int:
     """Start the first machine, if it is named; have all machines have a door of this version."""
-    from tmuxmcp.nodes import fleetfile as secret
+    from tmuxmcp.nodes import fleetfile
     from tmuxmcp.nodes.ray import cluster_of, need_ray, own
 
     settings = _settings(options)
@@ -63,7 +66,7 @@ def up(options: argparse.Namespace) -> int:
             "Which machine is meant?", hint="--state-dir and --config are for one that is started: up NODE."
         )
     if not options.dry_run:
-        secret.make(settings.fleet_secret)
+        fleetfile.make(settings.fleet_secret)
     address = "auto" if settings.fleet == "off" else settings.fleet
     if options.node:
         if not options.dry_run:
@@ -76,14 +79,14 @@ def up(options: argparse.Namespace) -> int:
 
 def join(options: argparse.Namespace) -> int:
     """Have this machine be one of the cluster that the setting names, and have a door."""
-    from tmuxmcp.nodes import fleetfile as secret
+    from tmuxmcp.nodes import fleetfile
     from tmuxmcp.nodes.ray import cluster_of, need_ray, own
 
     settings = _settings(options)
     if not settings.fleet.startswith("ray://"):
         raise InvalidArgument("Which cluster?", hint="Give --fleet ray://HOST:PORT, the address of its head.")
     need_ray()
-    secret.read(settings.fleet_secret)
+    fleetfile.read(settings.fleet_secret)
     address = cluster_of(settings.fleet)
     if not options.dry_run:
         if own.head(settings.state_dir):
@@ -222,10 +225,10 @@ def _pair(text: str) -> tuple[str, str]:
 def _hang(options: argparse.Namespace, settings: Settings, address: str, only: str) -> int:
     """Have the machines that are there have doors of this version, and say of each what became of it."""
     from tmuxmcp.app import open_door
-    from tmuxmcp.nodes import fleetfile as secret
+    from tmuxmcp.nodes import fleetfile
 
-    known = secret.read(settings.fleet_secret)
-    os.environ.update(secret.environment(os.environ, settings.fleet_secret))  # before Ray looks there
+    known = fleetfile.read(settings.fleet_secret)
+    os.environ.update(fleetfile.environment(os.environ, settings.fleet_secret))  # before Ray looks there
     from tmuxmcp.nodes.ray import doors, kv
     from tmuxmcp.nodes.ray.own import KeptFleet
     from tmuxmcp.nodes.ray.watcher import cluster_state
@@ -269,3 +272,101 @@ def _at_most(seconds: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+# ---- `tmuxmcp fleet`: the machines of a fleet, and what an operator says of them -------------------------------------
+
+HEADING = ("MACHINE", "STATE", "VERSION", "SESSIONS", "ROOM", "LABELS", "NOTE")
+
+
+def fleet(options: argparse.Namespace) -> int:
+    """`tmuxmcp fleet`."""
+    if options.action not in ("status", "up") and not options.node:
+        options.parser.error(f"there is no NODE to {options.action}")
+    if options.action in ("up", "join"):
+        return up(options) if options.action == "up" else join(options)
+    return anyio.run(_fleet, options)
+
+
+async def _fleet(options: argparse.Namespace) -> int:
+    from tmuxmcp.app import open_fleet, setup_logging
+
+    settings, origins = effective(options)
+    setup_logging("warning" if origins["log_level"] == "default" else settings.log_level, settings.log_format)
+    async with open_fleet("", settings, CLI_CALLER) as opened:
+        if options.action == "status":
+            return await _status(opened, options)
+        if options.action == "forget":
+            if not options.force:
+                await _check_gone(opened, options.node)
+            given_up = await opened.forget(options.node)
+            _tell(options, asdict(given_up), f"{options.node} was given up: its sessions are NODE_LOST from now on")
+            return 0
+        drained = options.action == "drain"
+        graves = {each.node: each for each in await opened.tombstones()} if not drained else {}
+        await (opened.drain(options.node) if drained else opened.undrain(options.node))
+        said = "gets no new sessions; those that are there go on" if drained else "gets new sessions again"
+        if grave := graves.get(options.node):
+            said = f"was given up at {grave.at}, and is a machine of the fleet again, with the sessions that are there"
+        _tell(options, {"node": options.node, "drained": drained}, f"{options.node} {said}")
+        return 0
+
+
+async def _check_gone(opened: Fleet, node: str) -> None:
+    """
+    Raises:
+        InvalidArgument: a machine answers that is to be given up, and nobody has agreed.
+    """
+    machine = next((each for each in await opened.machines() if each.name == node), None)
+    if machine is None or not machine.alive:
+        return
+    what = (
+        f"{node} answers, and has {machine.live} session{'s' * (machine.live != 1)}: nobody could reach them any more."
+    )
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        output.note(what)
+        sys.stderr.write("Give it up all the same? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+        raise InvalidArgument(f"{node} was not given up.")
+    hint = f"`tmuxmcp fleet drain {node}` has it get no new sessions. To give it up all the same: --force."
+    raise InvalidArgument(what, hint=hint, node=node)
+
+
+def _tell(options: argparse.Namespace, value: dict[str, Any], text: str) -> None:
+    if options.json:
+        output.write_json(value)
+    else:
+        output.note(text)
+
+
+async def _status(opened: Fleet, options: argparse.Namespace) -> int:
+    """Exit status 1 if a machine does not answer."""
+    machines = await opened.machines()
+    graves = [each for each in await opened.tombstones() if each.node not in {every.name for every in machines}]
+    away = [each for each in machines if not each.alive]
+    if options.json:
+        named = [{**asdict(each), "labels": dict(each.labels)} for each in machines]
+        output.write_json({"machines": named, "given_up": [asdict(each) for each in graves]})
+    else:
+        output.write_table([HEADING, *map(_row, machines), *map(_grave, graves)])
+        if machines:
+            live = sum(each.live or 0 for each in machines)
+            room = sum(each.free or 0 for each in machines if not each.drained)
+            output.note(
+                f"{len(machines) - len(away)} of {len(machines)} machines answer; {live} sessions, room for {room}"
+            )
+    sys.stdout.flush()
+    return NodeUnreachable.exit_status if away else 0
+
+
+def _row(machine: Machine) -> tuple[str, ...]:
+    state = "away" if not machine.alive else "drained" if machine.drained else "up"
+    labels = ",".join(f"{name}={value}" for name, value in machine.labels.items())
+    numbers = ("-" if each is None else str(each) for each in (machine.live, machine.free))
+    return (machine.name, state, machine.version or "-", *numbers, labels or "-", machine.note or "-")
+
+
+def _grave(tombstone: Tombstone) -> tuple[str, ...]:
+    return (tombstone.node, "given up", "-", "-", "-", "-", f"since {tombstone.at}")

@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tmuxmcp.contract.errors import Internal, IoError, TmuxMcpError
 from tmuxmcp.faces.cli.arguments import verb_of
-from tmuxmcp.faces.cli.stdout import bold as bold
-from tmuxmcp.faces.cli.stdout import coloured as coloured
-from tmuxmcp.faces.cli.stdout import flush as flush
-from tmuxmcp.faces.cli.stdout import forget as forget
-from tmuxmcp.faces.cli.stdout import visible as visible
-from tmuxmcp.faces.cli.stdout import write as write
-from tmuxmcp.faces.cli.stdout import write_json as write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tmuxmcp.contract.results import Result
 
 OURS_IN_RUN = 125
@@ -86,7 +82,7 @@ class ProgressLine:
 def note(text: str | None) -> None:
     """Tell the person something; stdout is the program's."""
     if text:
-        from tmuxmcp.faces.cli.wording import in_cli_words
+        from tmuxmcp.faces.cli.helptext import in_cli_words
 
         sys.stdout.flush()  # on a terminal, the order counts
         print(f"tmuxmcp: {visible(in_cli_words(text))}", file=sys.stderr)
@@ -100,7 +96,7 @@ def note_gaps(gaps: Sequence[int]) -> None:
 
 def report(error: TmuxMcpError, words: Sequence[str]) -> int:
     """One line on stderr, with --json the error object on stdout; return the exit status."""
-    from tmuxmcp.faces.cli.wording import in_cli_words
+    from tmuxmcp.faces.cli.helptext import in_cli_words
 
     print("tmuxmcp: " + " ".join(in_cli_words(str(error)).split("\n")), file=sys.stderr)
     if "--json" in words:
@@ -119,3 +115,71 @@ def report_defect(error: Exception, words: Sequence[str]) -> int:
     logging.getLogger(__name__).error("unexpected", exc_info=error)
     why = f"{type(error).__name__}: {error}".split("\n")[0]
     return report(Internal(f"Something unexpected failed inside tmuxmcp: {why}.", hint="Sessions go on."), words)
+
+
+# ---- What goes to the terminal of a person ---------------------------------------------------------------------------
+#
+# Or to whoever reads a command's output: bytes as they are, JSON, styles.
+
+
+def write(text: str | bytes) -> None:
+    """Put text on stdout as UTF-8, whatever the locale says.
+
+    Raises:
+        BrokenPipeError: nobody reads it any more.
+        IoError: it cannot be written.
+    """
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    with _telling_what_is_lost():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+
+
+def flush() -> None:
+    """Let out what was put on stdout.
+
+    Raises:
+        BrokenPipeError, IoError: as `write`.
+    """
+    with _telling_what_is_lost():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _telling_what_is_lost() -> Iterator[None]:
+    """A full disk behind stdout says nothing of what was done: who is told "try again" would do it twice."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        forget()
+        raise IoError(
+            f"What is to be printed cannot be written: {error.strerror}.",
+            hint="What was to be done may be done: look before you repeat it. Only its output is lost.",
+        ) from error
+
+
+def forget() -> None:
+    """Nobody reads it any more: let what is still buffered go nowhere, or the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def write_json(value: Any) -> None:
+    """Put a value on stdout as JSON: one line, or several where a person reads it."""
+    write(json.dumps(value, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def visible(text: str) -> str:
+    """Text on one line that does nothing to a terminal."""
+    return text if text.isprintable() else json.dumps(text)
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether colours are welcome there (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def bold(text: str, stream: TextIO, style: str = "1") -> str:
+    """Bold, or another style by its SGR number, where that is welcome."""
+    return f"\x1b[{style}m{text}\x1b[0m" if coloured(stream) else text

@@ -19,8 +19,8 @@ from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.people import check_outside
 from tmuxmcp.faces.cli.service import effective
-from tmuxmcp.faces.page import codes, servers
-from tmuxmcp.faces.page.servers import ServedPage
+from tmuxmcp.faces.page import codes
+from tmuxmcp.faces.page.codes import ServedPage
 
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings
@@ -33,7 +33,7 @@ def page(options: argparse.Namespace) -> int:
     """`tmuxmcp page`."""
     check_outside("Only a person opens the page.")
     settings, _ = effective(options)
-    running = servers.running(settings.state_dir)
+    running = codes.running(settings.state_dir)
     if running:
         _show(options, settings.state_dir, _chosen(running, options.port))
     else:

@@ -23,10 +23,10 @@ from tmuxmcp.faces.cli.calling import CLI_CALLER
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.faces.cli.stage import Stage
 from tmuxmcp.record.past.recordings import RecordedSession, WantedStretch
-from tmuxmcp.sessions import registry as kept
+from tmuxmcp.sessions import registry
 from tmuxmcp.terminal.emulator.capture import clip
 from tmuxmcp.terminal.emulator.redraw import ansi_row
-from tmuxmcp.terminal.film import formats as asciicast
+from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import Film, FilmEvent
 from tmuxmcp.terminal.film.player import Player
 from tmuxmcp.terminal.snapshot import Cells, Snapshot, runs
@@ -93,7 +93,7 @@ def _player(options: argparse.Namespace, film: Film, marks: Iterable[FilmEvent] 
 
 def _of_session(name: str, options: argparse.Namespace) -> Source:
     settings, _ = effective(options)
-    recorded = RecordedSession(kept.find(settings.state_dir, name, CLI_CALLER).directory)
+    recorded = RecordedSession(registry.find(settings.state_dir, name, CLI_CALLER).directory)
     stretch = recorded.stretch(WantedStretch())
     happened = recorded.moments(stretch, lambda start, end: ())
     player = _player(options, recorded.film(stretch), happened)
@@ -130,7 +130,7 @@ def _cast(path: str) -> Film:
             if facts.st_size > MOST_CAST_BYTES:
                 hint = "Play a shorter recording, or the session itself."
                 raise ResourceLimit(f"{path} has more than {MOST_CAST_BYTES:,} bytes.", hint=hint)
-            return asciicast.read(iter(lambda: file.readline(asciicast.MOST_LINE + 1), b""))
+            return formats.read(iter(lambda: file.readline(formats.MOST_LINE + 1), b""))
     except OSError as error:
         raise FileMissing(f"{path} cannot be read: {error.strerror}.", hint="Name a file that can be.") from error
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -14,14 +15,14 @@ from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.machine.ownfiles import make_empty
-from tmuxmcp.sessions import registry as kept
+from tmuxmcp.sessions import registry
 from tmuxmcp.sessions.retention import Removal, RetentionWish
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.restoring import Pruned
+    from tmuxmcp.broker.restoring import Pruned, Restored
 
 HEADING = ("ID", "BYTES", "LAST", "WHY")
 
@@ -32,7 +33,7 @@ TIDIES_NOTHING = {"retention_days": 0, "state_max_bytes": 0, "idle_timeout_s": 0
 def pin(options: argparse.Namespace) -> int:
     """`tmuxmcp pin`."""
     settings, _ = effective(options)
-    directory = kept.directory_of(settings.state_dir, session_id(options), CLI_CALLER)
+    directory = registry.directory_of(settings.state_dir, session_id(options), CLI_CALLER)
     try:
         if options.remove:
             directory.pin.unlink(missing_ok=True)
@@ -55,7 +56,7 @@ def prune(options: argparse.Namespace) -> int:
         options.wish = RetentionWish(older_than_s=options.older_than, names=tuple(options.ids))
     if not settings.state_dir.is_dir():
         return _tell(options, {"removed": [], "left": []})
-    if kept.server_seems_running(settings.state_dir):
+    if registry.server_seems_running(settings.state_dir):
         return with_broker(options, _prune, **TIDIES_NOTHING)
     return anyio.run(_prune_without_server, options)
 
@@ -97,3 +98,59 @@ def _tell(options: argparse.Namespace, rows: dict[str, list[dict[str, Any]]]) ->
     if left:
         output.note(f"these could not be removed: {', '.join(each['session_id'] for each in left)}")
     return 1 if left else 0
+
+
+# ---- `tmuxmcp restore`: sessions that are lost, made again -----------------------------------------------------------
+
+
+def restore(options: argparse.Namespace) -> int:
+    """`tmuxmcp restore`; exit status 1 when one of them could not be made."""
+    if options.ids and options.all:
+        raise InvalidArgument("IDs and --all exclude each other.", hint="Give one of them.")
+    return with_broker(options, _restore)
+
+
+async def _restore(broker: Broker, options: argparse.Namespace) -> int:
+    lost = await broker.lost()
+    if not options.ids and not options.all:
+        return _tell_lost(options, lost)
+    done = await broker.restore(list(dict.fromkeys(options.ids)) or lost)
+    left = [_why(each) for each in done if each.error]
+    if options.json:
+        output.write_json({"restored": [_restored_row(each) for each in done if each.made], "left": left})
+        return 1 if left else 0
+    for each in done:
+        if each.made:
+            output.write(f"{each.session_id}  {shlex.join([each.made.program, *each.made.args])}\n")
+            output.note(f"{each.session_id}: {each.made.note}")
+        else:
+            output.note(f"{each.session_id} was not restored: {each.error}")
+    if not done:
+        output.note("no session is lost")
+    return 1 if left else 0
+
+
+def _tell_lost(options: argparse.Namespace, lost: list[str]) -> int:
+    if options.json:
+        output.write_json({"lost": lost})
+        return 0
+    output.write("".join(f"{each}\n" for each in lost))
+    output.note("name those to restore, or say --all" if lost else "no session is lost")
+    return 0
+
+
+def _restored_row(each: Restored) -> dict[str, Any]:
+    assert each.made
+    assert each.found
+    found = {
+        "generation": each.found.generation,
+        "env_missing": each.found.env_missing,
+        "env_other": each.found.env_other,
+        "env_known": each.found.env_names is not None,
+    }
+    return each.made.model_dump() | found
+
+
+def _why(each: Restored) -> dict[str, Any]:
+    assert each.error
+    return {"session_id": each.session_id, "error": each.error.as_dict()}

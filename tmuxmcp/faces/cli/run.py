@@ -5,20 +5,25 @@ from __future__ import annotations
 import argparse
 import base64
 import math
+import re
 import shlex
+import shutil
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import anyio
 
-from tmuxmcp.contract.errors import InvalidArgument, TimedOut, TmuxMcpError
-from tmuxmcp.faces.cli import connect, output
-from tmuxmcp.faces.cli.calling import FOREVER_MS, UNCUT_BYTES, is_fleet_id, telling, with_any
-from tmuxmcp.faces.cli.firstword import session_meant
+from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound, TimedOut, TmuxMcpError
+from tmuxmcp.contract.words import EVERY_SESSION
+from tmuxmcp.faces.cli import attached, output
+from tmuxmcp.faces.cli.calling import CLI_CALLER, FOREVER_MS, UNCUT_BYTES, exists, is_fleet_id, telling, with_any
 from tmuxmcp.faces.cli.service import effective
+from tmuxmcp.sessions import registry
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -67,7 +72,7 @@ async def _run(broker: AnyBroker, options: argparse.Namespace) -> int:
     far = effective(options)[0].fleet != "off"
     if far and result.outcome == "timeout" and result.effective_timeout_ms and not options.json:
         return await _waited_on(broker, result, began + timeout_ms / 1000)
-    if not options.json and not far and await connect.wanted(result):
+    if not options.json and not far and await attached.wanted(result):
         return await _connected(cast("Broker", broker), result)
     output.note(result.note)
     return _status(result)
@@ -75,7 +80,7 @@ async def _run(broker: AnyBroker, options: argparse.Namespace) -> int:
 
 async def _connected(broker: Broker, result: r.RunResult) -> int:
     """Let the person answer what the command asks; its status, once it has ended."""
-    ended = await connect.connected(broker, result)
+    ended = await attached.connected(broker, result)
     if ended is None:
         name = result.session_id
         output.note(f"it goes on in session {name}; `tmuxmcp attach --take {name}` connects you again")
@@ -95,7 +100,7 @@ async def _waited_on(broker: AnyBroker, result: r.RunResult, until: float) -> in
     at = result.end_offset
     while (left_s := until - time.monotonic()) > 0:
         with telling(broker) as operations:
-            seen = await connect.until_ended(operations, result, min(int(left_s * 1000), FOREVER_MS))
+            seen = await attached.until_ended(operations, result, min(int(left_s * 1000), FOREVER_MS))
         command = seen.command
         if command and command.end_offset is not None:
             async for piece in _pieces(broker, result.session_id, at, command.end_offset):
@@ -217,3 +222,66 @@ async def _pieces(broker: AnyBroker, session_id: str, at: int, end: int) -> Asyn
         cut = len(data) if at >= end else data.rfind(b"\n") + 1
         yield plain(data[:cut], raw.cols, raw.rows).text
         rest = data[cut:]
+
+
+# ---- The first word of `tmuxmcp run WORD ...`: a session, a command, or a typing error that is neither ---------------
+
+MAYBE_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""What can be a session's id; any other word begins a command."""
+
+_OF_BASH = """alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs
+disown echo enable eval exec exit export false fc fg for function getopts hash help history if jobs kill let local
+logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt source suspend test time
+times trap true type typeset ulimit umask unalias unset until wait while"""
+_OF_OTHERS = """abbr and autoload begin bindkey chdir compdef contains emit emulate functions math noglob nocorrect not
+or print rehash set_color setopt string unsetopt whence where which zmodload"""
+IN_SHELLS = frozenset(f"{_OF_BASH} {_OF_OTHERS}".split())
+"""Commands of shells that are no programs."""
+
+
+async def session_meant(broker: AnyBroker, words: Sequence[str], state_dir: Path) -> str | None:
+    """The session that the first word names; None: it begins a command.
+
+    Raises:
+        InvalidArgument: it is a session and a command, or a session without a command.
+        SessionNotFound: it is no command, and looks like a session or would make the default session.
+    """
+    word = words[0]
+    if not MAYBE_SESSION_ID.fullmatch(word):
+        return None
+    is_command = word in IN_SHELLS or shutil.which(word) is not None
+    as_command = f"`tmuxmcp run -- {word} ...` runs it as a command."
+    if await exists(broker, word):
+        if len(words) == 1 and is_command:
+            return None
+        if len(words) == 1:
+            raise InvalidArgument(f"'{word}' is a session; there is no COMMAND.", hint=as_command)
+        if is_command:
+            raise InvalidArgument(
+                f"'{word}' is a session and a command.",
+                hint=f"`tmuxmcp run -s {word} ...` means the session. {as_command}",
+            )
+        return word
+    if is_command:
+        return None
+    rows = (await broker.list_sessions(include_exited=True, limit=EVERY_SESSION)).sessions
+    ids = [each.session_id for each in rows if not each.ended or each.ended.reason != "destroyed"]
+    if near := get_close_matches(word, ids, n=1, cutoff=0.7):
+        raise SessionNotFound(
+            f"There is no session '{word}'.",
+            hint=f"Did you mean `tmuxmcp run {near[0]} ...`? {as_command}",
+            session_id=word,
+        )
+    if len(words) > 1 and not _default_runs(state_dir):
+        raise SessionNotFound(
+            f"There is no session '{word}', and no command of that name.", hint=as_command, session_id=word
+        )
+    return None
+
+
+def _default_runs(state_dir: Path) -> bool:
+    """Whether the command line's default session is there: its shell may know commands that we do not."""
+    try:
+        return registry.seems_running(registry.find(state_dir, "", CLI_CALLER))
+    except SessionNotFound:
+        return False

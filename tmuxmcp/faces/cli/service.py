@@ -17,7 +17,7 @@ from tmuxmcp.faces.cli.arguments import program_words
 
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings
-    from tmuxmcp.faces.page.servers import ServedPage
+    from tmuxmcp.faces.page.codes import ServedPage
 
 
 def flags(options: argparse.Namespace) -> dict[str, Any]:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.errors import InvalidArgument, ProgramNotFound, SessionExited, SessionNotFound, TimedOut
 from tmuxmcp.contract.words import EVERY_SESSION
-from tmuxmcp.faces.cli import attached, nesting, output, waiting
+from tmuxmcp.faces.cli import attached, calling, output
 from tmuxmcp.faces.cli.arguments import program_words, session_id
 from tmuxmcp.faces.cli.calling import UNCUT_BYTES, is_fleet_id, telling, with_any, with_broker
-from tmuxmcp.faces.cli.firstword import MAYBE_SESSION_ID
+from tmuxmcp.faces.cli.run import MAYBE_SESSION_ID
 from tmuxmcp.faces.cli.service import effective
-from tmuxmcp.faces.cli.table import table_of, terminal_cols
+from tmuxmcp.faces.cli.watch import table_of, terminal_cols
 from tmuxmcp.gate.confirmations import Confirmations
-from tmuxmcp.sessions import registry as kept
+from tmuxmcp.sessions import registry
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -78,7 +78,7 @@ def attach(options: argparse.Namespace) -> int:
     """`tmuxmcp attach`: ends as tmux; in a tmux of the person's own, by a window there."""
     if not options.json:
         socket = effective(options)[0].state_dir / "tmux.sock"
-        nesting.refuse_inside_ours(socket, os.environ)
+        attached.refuse_inside_ours(socket, os.environ)
         if os.environ.get("TMUX") and with_broker(options, _attach_in_window) == 0:
             return 0
     status = with_broker(options, _attach)
@@ -129,8 +129,8 @@ async def _send(broker: AnyBroker, options: argparse.Namespace) -> int:
             read="none" if options.wait_for == "none" else "auto",  # the next `read` gets all of it
             **given,
         )
-        if result.result and waiting.goes_on(result.result):
-            more = await waiting.on(operations, result.session_id, given, began, result.result)
+        if result.result and calling.goes_on(result.result):
+            more = await calling.on(operations, result.session_id, given, began, result.result)
             result = result.model_copy(update={"result": more})
     if options.json:
         output.write_result(result)
@@ -164,7 +164,7 @@ async def _read(broker: AnyBroker, options: argparse.Namespace) -> int:
     given = _given_options(options, "command", "view", "since", "offset", "limit", "format")
     with telling(broker) as operations:
         if effective(options)[0].fleet != "off" and waits.get("wait_for", "none") != "none":
-            result = await waiting.wait_then_read(operations, session_id(options), waits, given)
+            result = await calling.wait_then_read(operations, session_id(options), waits, given)
         else:
             result = await operations.read(session_id=session_id(options), **waits, **given)
     if options.json:
@@ -227,7 +227,7 @@ async def _list(broker: AnyBroker, options: argparse.Namespace) -> int:
 def _last_line(state_dir: Path, name: str) -> str:
     """The last line with text that an ended session printed."""
     try:
-        session = kept.find(state_dir, name)
+        session = registry.find(state_dir, name)
     except SessionNotFound:
         return ""
     lines = session.reader.last_lines(session.log.size(), LAST_LINES)
@@ -271,7 +271,7 @@ async def _attach_in_window(broker: Broker, options: argparse.Namespace) -> int:
     name = (await broker.get_session(session_id(options))).session_id
     state_dir = effective(options)[0].state_dir.absolute()
     words = [sys.executable, "-m", "tmuxmcp", "attach", "--state-dir", str(state_dir), name]
-    if not nesting.open_window(name, [*words, *["--take"] * options.take], os.environ):
+    if not attached.open_window(name, [*words, *["--take"] * options.take], os.environ):
         return 1
     output.note(f"session {name} is in a new window of your tmux")
     return 0

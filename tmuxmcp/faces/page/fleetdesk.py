@@ -19,12 +19,19 @@ from starlette.types import Receive, Scope, Send
 
 from tmuxmcp.contract.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.faces.page.answers import PAGE_HEADERS, Endpoint, PageArguments, answer, refused, routes_of, text_of
-from tmuxmcp.faces.page.fleetids import local, local_asked, with_node_ids
-from tmuxmcp.faces.page.gathering import MACHINE_AGAIN_S, FleetListing
+from tmuxmcp.faces.page.gathering import (
+    MACHINE_AGAIN_S,
+    FleetListing,
+    lines,
+    local,
+    local_asked,
+    visit,
+    whole,
+    with_node_ids,
+)
 from tmuxmcp.faces.page.hands import TYPED_BODY_BYTES
-from tmuxmcp.faces.page.listing import PageListing
+from tmuxmcp.faces.page.overview import PageListing
 from tmuxmcp.faces.page.stream import PageStream, PageSubscription, as_json
-from tmuxmcp.faces.page.visiting import lines, visit, whole
 from tmuxmcp.nodes.gateway import LIST_S, Gateway
 from tmuxmcp.nodes.transport import VisitAnswer
 

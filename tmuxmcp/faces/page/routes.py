@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from starlette.applications import Starlette
@@ -17,10 +18,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tmuxmcp.contract.errors import ResourceLimit, TmuxMcpError
-from tmuxmcp.faces.page import assets
-from tmuxmcp.faces.page.answers import answer, body_of, refused, text_of
+from tmuxmcp.faces.page.answers import PAGE_HEADERS, answer, body_of, refused, text_of
 from tmuxmcp.faces.page.codes import AccessSecrets
-from tmuxmcp.faces.page.desk import Desk
+from tmuxmcp.faces.page.lookups import Desk
 from tmuxmcp.faces.page.stream import PageStream, PageSubscription
 
 ENTER, PROVE, LEAVE = "/page/enter", "/page/prove", "/page/leave"
@@ -50,7 +50,7 @@ class Page:
     @property
     def open_paths(self) -> frozenset[str]:
         """What needs no token."""
-        return assets.paths() | {ENTER, PROVE}
+        return paths() | {ENTER, PROVE}
 
     def knows(self, token: str) -> bool:
         """Whether a token is a person's."""
@@ -59,7 +59,7 @@ class Page:
     def routes(self) -> list[Route]:
         """All of the page."""
         return [
-            *assets.routes(),
+            *routes(),
             Route(ENTER, self._enter, methods=["POST"]),
             Route(PROVE, self._prove, methods=["POST"]),
             Route(LEAVE, self._leave, methods=["POST"]),
@@ -119,3 +119,42 @@ def page_of(desk: Desk) -> ASGIApp:
 def _too_many() -> Response:
     error = ResourceLimit(f"{MOST_PAGES} pages are open already.", hint="Close one of them.")
     return answer({"error": error.as_dict()}, 503)
+
+
+# ---- The files of the page, as a browser gets them: read once, when a server starts ----------------------------------
+
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+ASSETS = Path(__file__).parent / "static"
+INDEX_FILE = "index.html"
+
+
+def paths() -> frozenset[str]:
+    """The paths of all files: they hold nothing of sessions, so that no token is asked for."""
+    return frozenset(_path(file) for file in _files())
+
+
+def routes() -> list[Route]:
+    """A route for each file."""
+    return [_route(file) for file in _files()]
+
+
+def _files() -> list[Path]:
+    return [file for file in sorted(ASSETS.iterdir()) if file.suffix in CONTENT_TYPES]
+
+
+def _path(file: Path) -> str:
+    return "/" if file.name == INDEX_FILE else f"/page/{file.name}"
+
+
+def _route(file: Path) -> Route:
+    body, kind = file.read_bytes(), CONTENT_TYPES[file.suffix]
+
+    async def give(request: Request) -> Response:
+        return Response(body, headers=PAGE_HEADERS | {"content-type": kind})
+
+    return Route(_path(file), give, methods=["GET"])

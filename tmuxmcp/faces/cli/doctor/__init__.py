@@ -41,8 +41,8 @@ from tmuxmcp.contract.errors import (
     Unsupported,
 )
 from tmuxmcp.contract.settings import BrokerSettings, SandboxWish
-from tmuxmcp.faces.cli.doctor import rayhere, surroundings
-from tmuxmcp.faces.cli.doctor.check import DoctorCheck
+from tmuxmcp.faces.cli.doctor import surroundings
+from tmuxmcp.faces.cli.doctor.surroundings import DoctorCheck
 from tmuxmcp.machine import cgroup, proc
 from tmuxmcp.machine.environment import find_program, leave_removed_directory, session_environment, user_shell
 from tmuxmcp.machine.launch.shells import SHELLS
@@ -95,7 +95,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("token", lambda: surroundings.check_tokens(settings, os.environ)),
         ("secrets", lambda: surroundings.check_secrets(settings.secrets, _environment(settings))),
         ("fleet", lambda: surroundings.check_fleet(settings)),
-        ("ray", rayhere.check_ray),
+        ("ray", surroundings.check_ray),
         ("user", surroundings.check_user),
         ("variables", lambda: surroundings.check_variables(settings.sandbox)),
         ("container", lambda: surroundings.check_container(settings.state_dir)),
