@@ -291,12 +291,17 @@ class Internal(TmuxMcpError):
 
 
 def shortage(error: BaseException) -> TmuxMcpError | None:
-    """What a caller is told when the machine has no more of something; None for any other error.
+    """What a caller is told when the machine has no more of something, or no longer; None for any other error.
 
     Wherever it strikes: every file, pipe and process that we open can be the one too many.
     """
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(shortage, error.exceptions)), None)
+    if isinstance(error, ImportError) and (error.name or "").startswith("tmuxmcp."):
+        return Internal(
+            "tmuxmcp was upgraded while this process ran, and the file that it needs now is gone.",
+            hint="Restart the server, or the client that started it. Sessions go on.",
+        )
     if not isinstance(error, OSError):
         return None
     if error.errno in (errno.EMFILE, errno.ENFILE):
