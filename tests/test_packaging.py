@@ -34,7 +34,8 @@ KINDS = {".py", ".sh", ".zsh", ".fish", ".html", ".css", ".js", ".svg"}
 
 STRAYS = (
     *("tmuxmcp/x.orig", "tmuxmcp/x.rej", "tmuxmcp/x.py~", "tmuxmcp/.DS_Store", "tmuxmcp/#x.py#", "tmuxmcp/.#x.py"),
-    *("tmuxmcp/broker/.x.py.swp", "tmuxmcp/broker/.x.py.swo", "tmuxmcp/launch/shell/zsh/..zshenv.swp", "tmuxmcp/notes"),
+    *("tmuxmcp/broker/.x.py.swp", "tmuxmcp/broker/.x.py.swo", "tmuxmcp/notes"),
+    "tmuxmcp/machine/launch/shell/zsh/..zshenv.swp",
     *("tmuxmcp/__pycache__/x.pyc", "tmuxmcp/core.123", "tests/.x.py.swp", "docs/index.md~", "scripts/test.orig"),
 )
 """What editors, tools and people leave behind."""
