@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.test_cli import own_command_line
+from tests.conftest import end_server
 
 REBUILT = b"rebuilt from its log"
 
@@ -28,7 +29,7 @@ def cli():
         cli("kill", "v", "--force")
         cli.listed = cli.out("list", "--all")
         cli.ended = cli("view", "e")
-        cli.tmux("kill-server")
+        end_server(cli.state)
         yield cli
 
 

@@ -297,7 +297,7 @@ def test_missing_settings_file_is_an_error(cli):
 
 def test_log_is_quiet_unless_told(cli):
     assert cli("list").stderr == b""
-    cli.tmux("kill-server")
+    end_server(cli.state)
     assert b"INFO" in cli("list", "--log-level", "info").stderr
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_cli import SOON_S, CommandLine, Terminal
+from tests.conftest import end_server
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions import registry
@@ -98,7 +99,7 @@ def test_log_of_what_is_gone(cli):
     cli("kill", "x", "--force")
     cli("new", "--name", "y", "env", "sh", "-c", "echo third; sleep 600")
     cli("read", "y", "--pattern", r"third\n", "--since", "0")
-    cli.tmux("kill-server")
+    end_server(cli.state)
     assert [cli.out("log", name) for name in ("x", "x.1", "y")] == ["second\n", "first\n", "third\n"]
     assert cli.out("log", "y", "--follow") == "third\n"
     assert cli.tmux("list-sessions").returncode != 0

@@ -6,6 +6,8 @@ import json
 import os
 import time
 
+from tests.conftest import end_server
+
 
 def test_pinned_sessions_are_shown(cli):
     cli("new", "--name", "x", "cat")
@@ -23,7 +25,7 @@ def test_an_earlier_session_is_pinned_without_a_server(cli):
     for _ in range(2):
         cli("new", "--name", "x", "true")
         cli("read", "x", "--wait", "exit")
-    cli.tmux("kill-server")
+    end_server(cli.state)
     cli("pin", "x.1")
     assert [(cli.state / "sessions" / name / "pinned").exists() for name in ("x", "x.1")] == [False, True]
     assert cli.tmux("list-sessions").returncode != 0
@@ -61,7 +63,7 @@ def test_prune_removes_what_is_named_and_says_so(cli):
 def test_prune_does_what_the_settings_say_and_starts_no_server(cli):
     over(cli, "x", "y", "z")
     cli("pin", "z")
-    cli.tmux("kill-server")
+    end_server(cli.state)
     for name in ("x", "z"):
         age(cli, name, days=8)
     assert cli.out("prune", "--dry-run").splitlines()[1].split()[0] == "x"

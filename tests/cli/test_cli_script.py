@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from tests.cli.test_cli import own_command_line
+from tests.conftest import end_server
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def cli():
         cli("run", "-s", "x", "cd /usr; (exit 3)", status=3)
         cli("run", "-s", "x", "echo 'two\nlines'\npwd")
         server = psutil.Process(int(cli.tmux("display-message", "-p", "#{pid}").stdout))
-        cli.tmux("kill-server")
+        end_server(cli.state)
         server.wait(20)
         yield cli
 
