@@ -17,6 +17,7 @@ MOST = {
     "not installed": 1,
     "pinentry-tty is not installed": 1,
     "needs uv": 1,
+    "the history is not here": 1,
     "before tmux 3.6 no option changes columns": 1,
     "needs Debian's newest fish: scripts/fish fetches it": 128,
 }
