@@ -112,7 +112,8 @@ class Admission:
 #
 # What was called, with which id, how it ended. Nothing of its content.
 #
-# Who serves says where spans go (`traces.py`); a program that uses the broker as a library brings its own provider.
+# Who serves says where spans go (`faces/metrics.py`); a program that uses the broker as a library brings its own
+# provider.
 
 
 def tracer() -> Tracer:

@@ -28,8 +28,6 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import FileKind
 from tmuxmcp.machine.ownfiles import MAX_LINKS, PATH_ONLY, link_target, open_beneath
 
-# ----------------------------------------------------------------------------------------------------------------------
-
 KERNEL_FILES = {
     *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore"),
     *("efivarfs", "fusectl", "binfmt_misc", "devpts", "mqueue", "selinuxfs", "smackfs", "nsfs"),

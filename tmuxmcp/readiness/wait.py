@@ -1,9 +1,9 @@
 """One wait for one session, for any of several conditions. Bounded; it ends with an answer.
 
 Woken by output and by the pane's end; while a wait is open, the kernel is looked at in short steps. What a look means
-is judged elsewhere: that a program is ready by `readiness/judge.py`, that a command has ended by `awaited`, that a
-pattern matches by `matching`. This module looks, finds out what is needed for that, and sleeps. Of what holds at one
-look, the first counts: pattern, taken, exited, command, left, needs_you, ready, changed, output, idle.
+is judged elsewhere: that a program is ready by `readiness/judge.py`, that a pattern matches by `Matching`; that a
+command has ended by `AwaitedCommand`, below. What waits looks, finds out what is needed for that, and sleeps. Of what
+holds at one look, the first counts: pattern, taken, exited, command, left, needs_you, ready, changed, output, idle.
 """
 
 from __future__ import annotations

@@ -36,12 +36,12 @@ Invariants:
   not known (`completed` false, no exit code), never as "not run".
 - From the claim to the last byte of the command a cancelled call goes on (shielded): no shell is left listening.
 - A command outlives the call: cancelled, timed out or asked for input, it goes on, and `read wait_for=command` has it.
-- A call with an id writes down what it types before it types it; `takeup` finds out later what became of that.
+- A call with an id writes down what it types before it types it; who takes it up finds out what became of that.
 - Whoever gives up on a prompt frees its claim; a claim whose owner was killed is taken over only where the shell is
   seen at rest at that same prompt, or has listened for seconds: an owner that goes on after all types nothing, as the
   step that types asks for its claim.
 
-`typed` judges what became of a command, `pacing` what time tells of it; `readiness/finding.py` whether it asks.
+`typed` judges what became of a command, `atprompt` what time tells of it; `readiness/finding.py` whether it asks.
 """
 
 from __future__ import annotations

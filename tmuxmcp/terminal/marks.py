@@ -18,7 +18,7 @@ C: the shell's stderr is not the terminal. `P;k=e`: what comes before C is neith
 it is at this prompt, and runs nothing.
 
 All that is in the log, also the nonce: a program can print it too. So D and E carry `p=`, a part of the proof that the
-shell was given with the command (`proofs`), where it was. Such a command is promised: D and E without its proof are
+shell was given with the command, where it was. Such a command is promised: D and E without its proof are
 somebody else's, and so is any other prompt while it runs. Its C and D count in every state, as they show what was
 printed before to be somebody else's.
 """

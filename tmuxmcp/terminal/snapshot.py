@@ -1,8 +1,8 @@
 """A screen as a value: what is shown at one offset, and all that the next bytes depend on. Pure; no emulator.
 
-`screen.py` makes snapshots and goes on from them; `render.py` draws them; `to_data` and `from_data` keep them in files.
-Cells and styles are named tuples because a screen holds thousands: equal ones are shared, and comparing two screens
-is comparing tuples.
+`emulator/screen.py` makes snapshots and goes on from them; `emulator/redraw.py` draws them; `to_data` and `from_data`
+keep them in files. Cells and styles are named tuples because a screen holds thousands: equal ones are shared, and
+comparing two screens is comparing tuples.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class HiddenState:
     unfinished: bytes = b""
     """The start of a sequence whose end has not come; a few KiB at most. Fed again, it leaves the parser as it was."""
     doubts: tuple[str, ...] = ()
-    """What of all this may be wrong, in the words of `doubts.py`; nothing, of an approximate one: everything may be."""
+    """What of all this may be wrong, in the words of `Doubt`; nothing, of an approximate one: everything may be."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ def _style(values: dict[str, Any]) -> Style:
     return Style(**values | colours)
 
 
-# ---- The parts of a screen that may be wrong where its beginning is lost; `doubtful.py` says until when --------------
+# ---- The parts of a screen that may be wrong where its beginning is lost; `emulator/doubtful.py` says until when -----
 
 
 class Doubt(StrEnum):

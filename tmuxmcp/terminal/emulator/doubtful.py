@@ -14,8 +14,6 @@ from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.snapshot import Doubt
 from tmuxmcp.terminal.widths import counted_alike
 
-# ----------------------------------------------------------------------------------------------------------------------
-
 D = Doubt
 
 _POSITION_DOUBTS = frozenset({D.GRID, D.CURSOR})

@@ -20,8 +20,6 @@ from tmuxmcp.terminal.emulator.grid import Grid, Row
 from tmuxmcp.terminal.emulator.sheet import TAB_COLUMNS, Pages
 from tmuxmcp.terminal.snapshot import Cells, HiddenState, Snapshot
 
-# ----------------------------------------------------------------------------------------------------------------------
-
 
 class Screen(Pages, pyte.Screen):  # type: ignore[misc]  # cursor and margins are of our own types
     """A `pyte.Screen` that behaves like tmux's and never raises."""

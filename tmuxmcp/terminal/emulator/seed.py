@@ -32,7 +32,7 @@ def seed(
     """Give the screen that tmux tells of.
 
     Args:
-        facts: the answer to `looked.SCREEN_STATE_FORMAT`.
+        facts: the answer to `capture.SCREEN_STATE_FORMAT`.
         rows: the captured rows, top first; missing ones are blank.
         under: those of the main screen, while the alternate one is shown.
         tail: the last bytes printed, `TAIL_BYTES` of them or all.
@@ -40,7 +40,7 @@ def seed(
         tmux: the version that tells; None: not known.
 
     Raises:
-        ValueError: `facts` is no answer to `looked.SCREEN_STATE_FORMAT`.
+        ValueError: `facts` is no answer to `capture.SCREEN_STATE_FORMAT`.
     """
     numbers, modes, tab_stops, title = _read(facts)
     cols, height = max(numbers["pane_width"], 1), max(numbers["pane_height"], 1)

@@ -1,8 +1,8 @@
 """The text of a stream that moves the cursor about: rows that scrolled off, then what the screen shows. Pure.
 
 The text of a command is the rows of the terminal from the one in which it began to print to its end, as a capture of
-tmux has them. So it is drawn as the terminal draws it, by the same code as screens are (`stream.py`, `pages.py`,
-`sheet.py`, `moves.py`), on rows of strings (`textscreen.py`) in place of cells: that is several times as fast. With a
+tmux has them. So it is drawn as the terminal draws it, by the same code as screens are (`emulator/stream.py`,
+`emulator/sheet.py`), on rows of strings in place of cells: that is several times as fast. With a
 palette the strings have styles; nothing else differs, and so the text is the same with styles and without.
 """
 
