@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.test_injection import CANARY, corpus
 from tests.git.test_git import git, made
-from tmuxmcp.broker.programs import gitwork as work
+from tmuxmcp.broker.programs import gitwork
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.operations import OPERATIONS
 
@@ -30,7 +30,7 @@ class Looks:
         try:
             asked = vars(OPERATIONS[name].parse(arguments)) | {"work": name.removeprefix("git_"), "root": ""}
             usual = {"ref": "", "limit": 5, "max_bytes": 100_000, "PATH": os.environ["PATH"]}
-            return work._run(usual | asked, str(place))
+            return gitwork._run(usual | asked, str(place))
         except TmuxMcpError as error:
             return {"error": error.code}
         finally:

@@ -27,10 +27,9 @@ from tmuxmcp.faces.page.lookups import OwnDesk
 from tmuxmcp.faces.page.routes import page_of
 from tmuxmcp.nodes import fleetfile
 from tmuxmcp.nodes import ray as room
-from tmuxmcp.nodes.ray import child as frames
-from tmuxmcp.nodes.ray import own as starting
+from tmuxmcp.nodes.ray.child import FRAME_BODY_BYTES, frame, head_of
 from tmuxmcp.nodes.ray.door import Visits
-from tmuxmcp.nodes.ray.own import KeptFleet
+from tmuxmcp.nodes.ray.own import KeptFleet, start_argv, start_env
 
 
 def test_a_secret_is_made_once_and_is_private(tmp_path: Path) -> None:
@@ -57,15 +56,15 @@ def test_a_secret_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_ray_is_started_with_the_secret_and_as_nice_as_others(tmp_path: Path) -> None:
-    env = starting.start_env({"PATH": "/bin"}, tmp_path / "s")
+    env = start_env({"PATH": "/bin"}, tmp_path / "s")
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "s")}
     assert env == {"PATH": "/bin", "RAY_worker_niceness": "0", **token}
     own = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "5"}
-    assert starting.start_env(own, tmp_path / "s") == own  # who says so knows better
-    head = starting.start_argv("n1", {"region": "eu"})[1:]
+    assert start_env(own, tmp_path / "s") == own  # who says so knows better
+    head = start_argv("n1", {"region": "eu"})[1:]
     assert head[:4] == ["start", "--head", "--port=6379", "--include-dashboard=false"]
     assert "--labels=region=eu,tmuxmcp/node=n1" in head
-    assert starting.start_argv("n2", {}, "h:1", ["--num-cpus=2"])[2::3][0] == "--address=h:1"
+    assert start_argv("n2", {}, "h:1", ["--num-cpus=2"])[2::3][0] == "--address=h:1"
 
 
 KEEPS_ONE = """
@@ -96,13 +95,13 @@ async def test_a_child_that_ray_holds_up_ends_with_a_killed_gateway(tmp_path: Pa
 
 
 def test_a_frame_is_read_as_it_was_written() -> None:
-    whole = frames.frame({"id": 7, "text": "\ud800\n"}, b"body\n")
+    whole = frame({"id": 7, "text": "\ud800\n"}, b"body\n")
     line, body = whole.split(b"\n", 1)
-    assert frames.head_of(line) == {"id": 7, "text": "\ud800\n", "bytes": 5}
+    assert head_of(line) == {"id": 7, "text": "\ud800\n", "bytes": 5}
     assert body == b"body\n"
-    for wrong in (b"[]", b"{}", b'{"bytes": -1}', b'{"bytes": %d}' % (frames.FRAME_BODY_BYTES + 1), b"no"):
+    for wrong in (b"[]", b"{}", b'{"bytes": -1}', b'{"bytes": %d}' % (FRAME_BODY_BYTES + 1), b"no"):
         with pytest.raises(ValueError, match=r"not a frame|Expecting value"):
-            frames.head_of(wrong)
+            head_of(wrong)
 
 
 def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

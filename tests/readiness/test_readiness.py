@@ -20,7 +20,7 @@ from tests.agent import Agent, an_agent, eventually
 from tests.conftest import SLOW
 from tests.steps import CLEAN, PATH, Case, Step, Terminal, first, keys, line, missing, over
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.machine.witness import tty as witness
+from tmuxmcp.machine.witness import tty
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
@@ -477,7 +477,7 @@ IDLE_MS = int(700 * SLOW)
 
 
 async def test_without_proc_marks_and_silence_remain(broker: Broker, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(witness.sys, "platform", "freebsd14")
+    monkeypatch.setattr(tty.sys, "platform", "freebsd14")
     made = await broker.create_session(program="python3", args=["-q"], wait_ready=True)
     assert (made.mode, made.ready) == ("unknown", False)
     assert "the kernel does not say. Wait for a text" in (made.note or "")
@@ -496,7 +496,7 @@ async def test_without_proc_marks_and_silence_remain(broker: Broker, monkeypatch
 async def test_without_proc_the_prompt_before_what_was_typed_is_no_word_on_it(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(witness.sys, "platform", "freebsd14")
+    monkeypatch.setattr(tty.sys, "platform", "freebsd14")
     shell = await broker.create_session(program="bash")
     held = psutil.Process(shell.pid)
     held.suspend()
@@ -512,7 +512,7 @@ async def test_without_proc_the_prompt_before_what_was_typed_is_no_word_on_it(
 
 async def test_a_wait_channel_that_cannot_be_read_is_unknown(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     """As in a container, or another user's program."""
-    monkeypatch.setattr(witness, "_channel", lambda path: "0")
+    monkeypatch.setattr(tty, "_channel", lambda path: "0")
     made = await broker.create_session(program="cat", wait_ready=True)
     assert (made.mode, made.ready) == ("unknown", False)
     answer = (await broker.send(text="hello", session_id=made.session_id, idle_ms=IDLE_MS)).result
@@ -522,7 +522,7 @@ async def test_a_wait_channel_that_cannot_be_read_is_unknown(broker: Broker, mon
 
 async def test_an_empty_line_after_enter_is_no_rest(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     """The command that was entered works, silently, as `sleep` does over there."""
-    monkeypatch.setattr(witness, "_channel", lambda path: "0")
+    monkeypatch.setattr(tty, "_channel", lambda path: "0")
     far = "printf '$ '; while read x; do sleep 3; printf 'late\\n$ '; done"
     made = await broker.create_session(program="sh", args=["-c", far], wait_ready=True)
     await broker.read(session_id=made.session_id, wait_for="pattern", pattern=r"\$ $")

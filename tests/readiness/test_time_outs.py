@@ -15,7 +15,6 @@ from tests.agent import eventually
 from tests.cases import for_each
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.witness import tty
-from tmuxmcp.machine.witness import tty as witness
 from tmuxmcp.machine.witness.kernel import KernelFacts, Process, judge
 
 LONG_S = 3600.0
@@ -52,7 +51,7 @@ def test_a_finite_wait_is_told_from_an_endless_one(
     thread.start()
     try:
         path = f"/proc/{os.getpid()}/task/{thread.native_id}"
-        eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLL_WAIT_CHANNELS)
+        eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in tty.POLL_WAIT_CHANNELS)
         found = tty.of(path)
     finally:
         os.write(far, b"\n")
@@ -113,10 +112,10 @@ def test_a_thread_that_sleeps_beside_the_reader_is_seen(terminal: tuple[int, int
     try:
         ids = [int(reader.native_id or 0), int(sleeper.native_id or 0)]
         paths = [Path(f"/proc/{os.getpid()}/task/{each}/wchan") for each in ids]
-        eventually(lambda: paths[0].read_text().split(".")[0] in witness.TTY_READ)
+        eventually(lambda: paths[0].read_text().split(".")[0] in tty.TTY_READ)
         eventually(lambda: "pipe_read" in paths[1].read_text())
-        seen = witness._process(os.getpid(), ids, proc.device(near))
-        alone = witness._process(os.getpid(), ids[:1], proc.device(near))
+        seen = tty._process(os.getpid(), ids, proc.device(near))
+        alone = tty._process(os.getpid(), ids[:1], proc.device(near))
     finally:
         os.write(far, b"\n")
         os.write(write_end, b"x")

@@ -6,8 +6,7 @@ import pytest
 
 from tests.cases import for_each
 from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict, entered_at
-from tmuxmcp.readiness.judge import QUESTION_S, may_ask, stands_s, works_beside
-from tmuxmcp.readiness.judge import may_be_working as doubt
+from tmuxmcp.readiness.judge import QUESTION_S, may_ask, may_be_working, stands_s, works_beside
 
 LOOP = Process(7, "node", "S", "do_epoll_wait", True)
 READER = Process(7, "cat", "S", "wait_woken", True)
@@ -48,28 +47,30 @@ def waits(process: Process) -> Verdict:
 
 
 def test_a_prompt_that_has_not_come_back_is_doubtful_where_somebody_polls():
-    assert doubt(waits(LOOP), facts(LOOP), "", AT_PROMPT)
-    assert not doubt(waits(READER), facts(READER), "", AT_PROMPT)  # it can do nothing but read
-    assert not doubt(waits(LOOP), facts(LOOP), "> ", AT_PROMPT)
-    assert not doubt(waits(LOOP), facts(LOOP), "", EnteredLine("", 7, frozenset({7})))  # it never had one
-    assert not doubt(waits(LOOP), facts(LOOP), "", EnteredLine("> ", 8, frozenset({8})))  # another program's
-    assert not doubt(waits(LOOP), facts(LOOP), "", None)
+    assert may_be_working(waits(LOOP), facts(LOOP), "", AT_PROMPT)
+    assert not may_be_working(waits(READER), facts(READER), "", AT_PROMPT)  # it can do nothing but read
+    assert not may_be_working(waits(LOOP), facts(LOOP), "> ", AT_PROMPT)
+    assert not may_be_working(waits(LOOP), facts(LOOP), "", EnteredLine("", 7, frozenset({7})))  # it never had one
+    assert not may_be_working(waits(LOOP), facts(LOOP), "", EnteredLine("> ", 8, frozenset({8})))  # another program's
+    assert not may_be_working(waits(LOOP), facts(LOOP), "", None)
 
 
 def test_who_was_started_by_what_was_entered_may_be_at_work():
     worker = Process(9, "sleep", "S", "hrtimer_nanosleep", False)
-    assert "sleep was started" in doubt(waits(READER), facts(READER, worker), "", AT_PROMPT)
-    assert not doubt(waits(READER), facts(READER, worker), "", EnteredLine("", 7, frozenset({7, 9})))
+    assert "sleep was started" in may_be_working(waits(READER), facts(READER, worker), "", AT_PROMPT)
+    assert not may_be_working(waits(READER), facts(READER, worker), "", EnteredLine("", 7, frozenset({7, 9})))
     own = Process(9, "sleep", "S", "hrtimer_nanosleep", False, parent=7)
-    assert not doubt(waits(READER), facts(READER, own), "", AT_PROMPT)  # `read` in a script: its job runs beside it
-    assert doubt(waits(LOOP), facts(LOOP, own), "", AT_PROMPT)
+    assert not may_be_working(
+        waits(READER), facts(READER, own), "", AT_PROMPT
+    )  # `read` in a script: its job runs beside it
+    assert may_be_working(waits(LOOP), facts(LOOP, own), "", AT_PROMPT)
     ended = Process(9, "sleep", "Z", None, False)
-    assert not doubt(waits(READER), facts(READER, ended), "", AT_PROMPT)
+    assert not may_be_working(waits(READER), facts(READER, ended), "", AT_PROMPT)
 
 
 def test_a_secret_is_asked_for_whoever_else_works():
     secret = Verdict(InputWait.SECRET, "", LOOP, weak="its thread")
-    assert not doubt(secret, facts(LOOP), "Password: ", AT_PROMPT)
+    assert not may_be_working(secret, facts(LOOP), "Password: ", AT_PROMPT)
 
 
 def test_a_line_entered_where_no_prompt_came_back_changes_nothing():

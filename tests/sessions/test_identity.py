@@ -18,8 +18,8 @@ from tmuxmcp.sessions import noting
 
 HOLDER = """import sys
 from pathlib import Path
-from tmuxmcp.sessions.noting import claim
-print(claim(Path(sys.argv[1]), sys.argv[2]), flush=True)
+from tmuxmcp.sessions.noting import claim_name
+print(claim_name(Path(sys.argv[1]), sys.argv[2]), flush=True)
 sys.stdin.read()"""
 
 
@@ -52,7 +52,7 @@ def test_killed_caller_is_known_again(tmp_path: Path) -> None:
     with holder(tmp_path, "key") as first:
         assert noting.is_alive(tmp_path, first)
     assert not noting.is_alive(tmp_path, first)
-    assert noting.claim(tmp_path, "key") == first
+    assert noting.claim_name(tmp_path, "key") == first
     assert noting.is_alive(tmp_path, first)
 
 
@@ -67,7 +67,7 @@ def test_two_that_live_differ_and_each_is_known_again(tmp_path: Path) -> None:
 
 def test_identity_can_be_a_files_name(tmp_path: Path) -> None:
     for key in ("", "../..", "a/b", "\0", "\udcff", "x" * 10_000):
-        name = noting.claim(tmp_path, key)
+        name = noting.claim_name(tmp_path, key)
         assert name.replace("-", "").isalnum()
         assert (tmp_path / "callers" / name).exists()
 
@@ -91,7 +91,7 @@ def test_look_does_not_cost_the_identity(tmp_path: Path) -> None:
     fcntl.flock(fd, fcntl.LOCK_SH)
     timer = threading.Timer(0.1, os.close, [fd])  # whoever looks may be stopped for a moment
     timer.start()
-    claimed = noting.claim(tmp_path, "key")
+    claimed = noting.claim_name(tmp_path, "key")
     timer.join()
     assert claimed == name
 
@@ -104,7 +104,7 @@ def test_old_files_are_forgotten_but_not_those_in_use(tmp_path: Path) -> None:
         long_ago = time.time() - noting.IDENTITY_FORGOTTEN_S - 10
         for name in (gone, here):
             os.utime(tmp_path / "callers" / name, (long_ago, long_ago))
-        new = noting.claim(tmp_path, "new")
+        new = noting.claim_name(tmp_path, "new")
         assert sorted(os.listdir(tmp_path / "callers")) == sorted([here, new])
         assert noting.is_alive(tmp_path, here)
 
@@ -114,7 +114,7 @@ def test_claim_makes_a_file_young_again(tmp_path: Path) -> None:
         pass
     file = tmp_path / "callers" / name
     os.utime(file, (time.time() - 1000, time.time() - 1000))
-    noting.claim(tmp_path, "key")
+    noting.claim_name(tmp_path, "key")
     assert time.time() - file.stat().st_mtime < 100
 
 

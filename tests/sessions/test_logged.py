@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import SLOW, stop_with_children
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.machine.witness import tty as witness
+from tmuxmcp.machine.witness import tty
 from tmuxmcp.readiness.wait import WaitCondition, wait_for
 from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
@@ -57,7 +57,7 @@ async def test_output_between_pane_and_log_is_awaited(broker: Broker, monkeypatc
     assert await all_logged(session, session.log.size())
     assert not await all_logged(session, session.log.size() - 1)  # it has grown since
     with monkeypatch.context() as patched:
-        patched.setattr(witness, "sleeps", lambda pid: False)
+        patched.setattr(tty, "sleeps", lambda pid: False)
         assert not await all_logged(session, session.log.size())
         assert (await wait_for(session, WaitCondition("ready", 300))).outcome == "timeout"
     assert (await wait_for(session, WaitCondition("ready", 10_000))).outcome == "ready"
@@ -68,7 +68,7 @@ async def test_sink_that_writes_between_two_questions_is_noticed(broker: Broker,
     session = await started(broker, "cat")
     size = session.log.size()
     sink = stop_with_children(int(session.directory.sink.read_text().split()[0]))
-    sleeps = witness.sleeps
+    sleeps = tty.sleeps
 
     def once_it_has_written(pid: int) -> bool:
         for process in sink:
@@ -78,5 +78,5 @@ async def test_sink_that_writes_between_two_questions_is_noticed(broker: Broker,
         return True
 
     await panes.type_input(session.tmux, session.live(), b"hello")
-    monkeypatch.setattr(witness, "sleeps", once_it_has_written)
+    monkeypatch.setattr(tty, "sleeps", once_it_has_written)
     assert not await all_logged(session, size)

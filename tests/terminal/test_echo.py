@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.cases import for_each
 from tmuxmcp.terminal.text.plain import plain
-from tmuxmcp.terminal.text.unechoed import EditorEcho as Echo
-from tmuxmcp.terminal.text.unechoed import compared, on_one_line, shows_nothing
+from tmuxmcp.terminal.text.unechoed import EditorEcho, compared, on_one_line, shows_nothing
 
 LONG = "echo " + " ".join(f"w{number}" for number in range(900))
 
@@ -13,28 +12,28 @@ LONG = "echo " + " ".join(f"w{number}" for number in range(900))
 @for_each(
     ("typed", "shown", "echo"),
     [
-        ("ls -l", "ls -l\n", Echo.OURS),
-        ("ls -l", "ls\n-l\n", Echo.OURS),
-        ("ls -l", "half typedls -l\n", Echo.OURS),
-        ("ls", "ls /home; rm x\n", Echo.WITHIN),
-        ("ls", "rm x; ls\n", Echo.OURS),  # as behind a half-typed line that is not drawn away
-        ("ls -l", "make\n", Echo.OTHER),
-        ("ls -l", "\n", Echo.BLANK),
-        ("ls -l", "", Echo.BLANK),
-        ("", "\n", Echo.OURS),
-        ("", "make\n", Echo.OTHER),
-        ("äöü", "äöü\n", Echo.OURS),
-        ("echo a\necho b", "echo a^Jecho b\n", Echo.OURS),
-        ("echo '^J'", "echo '^J'\n", Echo.OURS),
-        ("cat file && make everything", "<ke everything\n", Echo.OURS),
-        ("cat file && make everything", "< everything\n", Echo.OTHER),
-        ("cat file && make everything", "cat x; make everything\n", Echo.OTHER),
-        (LONG, LONG + "\n", Echo.OURS),
-        (LONG, LONG[:600], Echo.WITHIN),
-        (LONG, "make\n", Echo.OTHER),
+        ("ls -l", "ls -l\n", EditorEcho.OURS),
+        ("ls -l", "ls\n-l\n", EditorEcho.OURS),
+        ("ls -l", "half typedls -l\n", EditorEcho.OURS),
+        ("ls", "ls /home; rm x\n", EditorEcho.WITHIN),
+        ("ls", "rm x; ls\n", EditorEcho.OURS),  # as behind a half-typed line that is not drawn away
+        ("ls -l", "make\n", EditorEcho.OTHER),
+        ("ls -l", "\n", EditorEcho.BLANK),
+        ("ls -l", "", EditorEcho.BLANK),
+        ("", "\n", EditorEcho.OURS),
+        ("", "make\n", EditorEcho.OTHER),
+        ("äöü", "äöü\n", EditorEcho.OURS),
+        ("echo a\necho b", "echo a^Jecho b\n", EditorEcho.OURS),
+        ("echo '^J'", "echo '^J'\n", EditorEcho.OURS),
+        ("cat file && make everything", "<ke everything\n", EditorEcho.OURS),
+        ("cat file && make everything", "< everything\n", EditorEcho.OTHER),
+        ("cat file && make everything", "cat x; make everything\n", EditorEcho.OTHER),
+        (LONG, LONG + "\n", EditorEcho.OURS),
+        (LONG, LONG[:600], EditorEcho.WITHIN),
+        (LONG, "make\n", EditorEcho.OTHER),
     ],
 )
-def test_echo_is_compared(typed: str, shown: str, echo: Echo) -> None:
+def test_echo_is_compared(typed: str, shown: str, echo: EditorEcho) -> None:
     assert compared(typed, shown, shown) is echo
 
 
@@ -46,8 +45,8 @@ def test_what_a_line_editor_shows_for_a_moment_was_shown() -> None:
 
 
 def test_the_end_of_a_long_echo_is_compared_as_well() -> None:
-    assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w899\n") is Echo.OURS
-    assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w890\n") is Echo.OTHER
+    assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w899\n") is EditorEcho.OURS
+    assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w890\n") is EditorEcho.OTHER
 
 
 def test_line_that_goes_on_in_the_next_row_is_one_line() -> None:

@@ -37,18 +37,16 @@ from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.ownfiles import make_directory
 from tmuxmcp.machine.searching import Searching
-from tmuxmcp.readiness.wait import SessionWatch
-from tmuxmcp.readiness.wait import WatchChange as Changed
+from tmuxmcp.readiness.wait import SessionWatch, WatchChange
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions import lease, retention
-from tmuxmcp.sessions import noting as identity
 from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Follow
 from tmuxmcp.sessions.life import EndCause
-from tmuxmcp.sessions.noting import IdempotentCall
+from tmuxmcp.sessions.noting import IdempotentCall, claim_name
 from tmuxmcp.sessions.registry import Registry, Repair
 from tmuxmcp.sessions.retention import NotRestored, Restoration, RetentionWish
 from tmuxmcp.sessions.session import Session
@@ -425,7 +423,7 @@ class Broker(Operations):
 
     async def notify(
         self,
-        changed: Changed,
+        changed: WatchChange,
         session_id: str = "",
         output: bool = False,
         commands: bool = False,
@@ -486,9 +484,9 @@ class Broker(Operations):
         return self.tmux.binary
 
     def claim_identity(self, key: str) -> str:
-        """A caller's name that its restarts share and no other live process has; see `identity`."""
+        """A caller's name that its restarts share and no other live process has; see `sessions/noting.py`."""
         with self.gate.telling_what_is_missing():
-            return identity.claim(self.settings.state_dir, key)
+            return claim_name(self.settings.state_dir, key)
 
     async def answers(self, timeout_s: float) -> bool:
         """Whether tmux answers within this time."""

@@ -26,11 +26,10 @@ from tmuxmcp.contract.errors import IoError, RecordingState, ResourceLimit, Time
 from tmuxmcp.contract.words import Cast
 from tmuxmcp.machine import locks, process
 from tmuxmcp.readiness import finding
-from tmuxmcp.record import meta as recordingnote
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import EVENTS_FILE_BYTES, RecordingEvent
-from tmuxmcp.record.meta import RecordingNote, begin_recording, reserve_beside
+from tmuxmcp.record.meta import FILM_ENDINGS, RecordingNote, begin_recording, reserve_beside
 from tmuxmcp.record.past import exporting
 from tmuxmcp.record.past.exporting import Exported, ExportOptions
 from tmuxmcp.record.past.recordings import RecordedSession, Stretch, WantedStretch
@@ -217,7 +216,7 @@ class Recorder:
             try:
                 return replace(note, saved=await self._machine.move_in(note.path, made, note.place)), ""
             except TmuxMcpError as error:
-                name = reserve_beside(directory, recordingnote.FILM_ENDINGS[note.film])
+                name = reserve_beside(directory, FILM_ENDINGS[note.film])
                 remark = f"It could not be put at {note.path}: {error.message} It is beside the log."
                 note = replace(note, path="", name=name)
         else:

@@ -22,9 +22,8 @@ from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.readiness.finding import certain
-from tmuxmcp.record import meta as generations
 from tmuxmcp.record.levels import Level
-from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.meta import Meta, find_generation, kept_generations
 from tmuxmcp.record.past.timing import FIRST_STEP
 from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.levels import LevelScan
@@ -241,8 +240,8 @@ class SessionSights:
             return []
         state_dir = self._registry.state_dir
         metas = {
-            number: Meta.load(generations.find(state_dir, session_id, number))
-            for number in generations.kept_generations(state_dir, session_id)
+            number: Meta.load(find_generation(state_dir, session_id, number))
+            for number in kept_generations(state_dir, session_id)
         }
         return [Generation(number, meta.created_at) for number, meta in metas.items() if meta]
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 
-from tmuxmcp.broker import admission, again, hands, past, sending, sight, userinput
-from tmuxmcp.broker import restoring as creating
+from tmuxmcp.broker import admission, again, hands, past, restoring, sending, sight, userinput
 from tmuxmcp.broker.reading import Reading, clamp, has_read, note_match, notes
 from tmuxmcp.broker.restoring import Restoring
 from tmuxmcp.broker.sight import SessionListing, recording_of
@@ -184,9 +183,9 @@ class Verbs:
             case q.StopRecording():
                 return await self.recorder.stop(await self._session_of(target, call), call)
             case q.ExportRecording():
-                from tmuxmcp.broker import recorder as recordings
+                from tmuxmcp.broker.recorder import export
 
-                return await recordings.export(await self._session_of(target, call), request, self._machine, call)
+                return await export(await self._session_of(target, call), request, self._machine, call)
             case q.GdbOpen() | q.GdbCmd() | q.GdbClose():
                 return await self._debuggers.act(request, call)
             case _ if request.operation.acts in ACTS_BESIDE_SESSIONS:
@@ -270,7 +269,7 @@ class Verbs:
             names = restores.env_names if restores else ()
             owner = self._restoring.owner(restores)
             if noting:
-                session = await creating.create(self._creation, request, owner, names, call, noting)
+                session = await restoring.create(self._creation, request, owner, names, call, noting)
             else:
                 session = await self._creation.create(request, owner, names, by=call.caller)
         await self._creation.started(session)
@@ -417,7 +416,7 @@ class Verbs:
         if not alone:
             return None
         async with self._creation.lock():
-            session = await creating.session_of_call(self._registry, noted)
+            session = await restoring.session_of_call(self._registry, noted)
         if session is None:
             return None
         if not session.exited:

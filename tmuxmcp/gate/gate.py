@@ -25,9 +25,8 @@ from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretV
 from tmuxmcp.contract.requests import Run, Send
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate import confirmations as reaching
 from tmuxmcp.gate.audit import Audit, AuditLine, OpenLine, Redactor
-from tmuxmcp.gate.confirmations import OFFER_S, Confirmations, first_answer
+from tmuxmcp.gate.confirmations import OFFER_S, Confirmations, first_answer, offer_next, reach
 from tmuxmcp.gate.policy.parsing import Parsing
 from tmuxmcp.gate.target import Target
 from tmuxmcp.machine import ourselves
@@ -341,7 +340,7 @@ class Gate:
         finally:
             if session:
                 with anyio.move_on_after(OFFER_S, shield=True):
-                    await reaching.offer_next(session, self.settings)
+                    await offer_next(session, self.settings)
         if answer is None:
             raise PolicyDenied(
                 f"{name} was not done: a person must confirm it ({verdict.reason}), and this client cannot ask one.",
@@ -381,7 +380,7 @@ class Gate:
                 wake(session.log.path)  # for who waits until it needs a person
             notify(self.settings.notify_command, {"ID": opened, "KIND": "policy"})
             if session:
-                await reaching.reach(session, self.settings, opened)
+                await reach(session, self.settings, opened)
         return opened
 
     async def _action_place(self, target: Target) -> ActionPlace:

@@ -514,7 +514,7 @@ class Gateway(Operations):
         """A caller's name that its restarts share and no other live process has; see `identity`."""
         directory = self._settings.state_dir
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return noting.claim(directory, f"{platform.node()}:{key}" if key.startswith("stdio:") else key)
+        return noting.claim_name(directory, f"{platform.node()}:{key}" if key.startswith("stdio:") else key)
 
     @property
     def caller(self) -> str:

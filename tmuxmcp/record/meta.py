@@ -233,7 +233,7 @@ def kept_generations(state_dir: Path, session_id: str) -> list[int]:
     return sorted(earlier(directory)) + ([generation_of(directory, meta)] if meta else [])
 
 
-def find(state_dir: Path, session_id: str, generation: int) -> SessionDirectory:
+def find_generation(state_dir: Path, session_id: str, generation: int) -> SessionDirectory:
     """Where a generation is kept, if it is."""
     directory = SessionDirectory.of(state_dir, session_id)
     newest = generation_of(directory, Meta.load(directory))

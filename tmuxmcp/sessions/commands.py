@@ -27,8 +27,7 @@ from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.text.plain import plain
-from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, TOLD_BY_BEGINNING, behind_echo, compared, on_one_line
-from tmuxmcp.terminal.text.unechoed import EditorEcho as Echo
+from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, TOLD_BY_BEGINNING, EditorEcho, behind_echo, compared, on_one_line
 from tmuxmcp.terminal.widths import sanitize
 
 SOME_NEW = 8
@@ -359,7 +358,7 @@ class Commands:
         typed = self._input_of_call(finished, shown, expanded=expanded, held=held)
         if typed is None:
             return _clean(shown or None), "agent" if finished.job else "person" if held else "other", caller
-        exact = typed.whole and not expanded and (not shown or _echo(typed, shown) is not Echo.WITHIN)
+        exact = typed.whole and not expanded and (not shown or _echo(typed, shown) is not EditorEcho.WITHIN)
         return _clean(typed.text if exact else shown or None), typed.by, typed.caller
 
     def _reads_stdin(self, finished: Finished) -> bool:
@@ -528,17 +527,17 @@ def _agree(typed: TypedInput, shown: str, *, here: bool) -> bool:
     Args:
         here: it was typed at the command's own prompt; what was typed before may have been read by the one before.
     """
-    if (typed.whole or here) and _echo(typed, shown) in (Echo.OURS, Echo.WITHIN):
+    if (typed.whole or here) and _echo(typed, shown) in (EditorEcho.OURS, EditorEcho.WITHIN):
         return True
     return not typed.whole and any(
         "".join(each.split()) == "".join(shown.split()) for each in (typed.text or "").splitlines()
     )
 
 
-def _echo(typed: TypedInput, shown: str) -> Echo:
+def _echo(typed: TypedInput, shown: str) -> EditorEcho:
     """What was shown, compared with what was typed; of a long text, of which only the beginning is known."""
     like = compared(typed.text or "", shown, shown)
-    return Echo.OURS if like is Echo.WITHIN and len(typed.text or "") >= LONGEST_TYPED else like
+    return EditorEcho.OURS if like is EditorEcho.WITHIN and len(typed.text or "") >= LONGEST_TYPED else like
 
 
 def _clean(text: str | None) -> str | None:

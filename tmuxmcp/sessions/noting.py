@@ -192,7 +192,7 @@ LOOKED_AT_TRIES = 2000
 """Somebody who only looks whether an identity is held does so, too, unless the system stops him just then."""
 
 
-def claim(state_dir: Path, key: str) -> str:
+def claim_name(state_dir: Path, key: str) -> str:
     """Claim a caller's identity until this process ends.
 
     Returns:

@@ -24,11 +24,10 @@ import psutil
 from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed, TmuxMcpError
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.launch import launch
-from tmuxmcp.record import meta as generations
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.events import Events
 from tmuxmcp.record.log import LogWatcher, RawLog
-from tmuxmcp.record.meta import Meta, sink_of
+from tmuxmcp.record.meta import Meta, find_generation, generation_of, kept_generations, sink_of
 from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.sessions.life import DestroyedOnDisk, PaneGone, State
 from tmuxmcp.sessions.session import Session
@@ -179,7 +178,7 @@ class Registry:
 
     def _newest(self, session_id: str) -> int:
         directory = self.directory(session_id)
-        return generations.generation_of(directory, Meta.load(directory))
+        return generation_of(directory, Meta.load(directory))
 
     def _session_of_files(self, session_id: str, generation: int = 0) -> Session | None:
         """A session of which only files are left, as they tell it; it is not watched."""
@@ -187,7 +186,7 @@ class Registry:
             return None
         directory = self.directory(session_id)
         if generation:
-            directory = generations.find(self.state_dir, session_id, generation)
+            directory = find_generation(self.state_dir, session_id, generation)
         return self._open_kept(directory)
 
     def _open_kept(self, directory: SessionDirectory) -> Session | None:
@@ -207,11 +206,7 @@ class Registry:
         return session if over else None
 
     def _no_generation(self, session_id: str, generation: int) -> SessionNotFound:
-        kept = (
-            ", ".join(map(str, generations.kept_generations(self.state_dir, session_id)))
-            if SESSION_ID.match(session_id)
-            else ""
-        )
+        kept = ", ".join(map(str, kept_generations(self.state_dir, session_id))) if SESSION_ID.match(session_id) else ""
         return SessionNotFound(
             f"Nothing is kept of generation {generation} of session {session_id!r}.",
             hint=f"Kept are: {kept}." if kept else "There is no session of that name.",

@@ -27,7 +27,7 @@ from tmuxmcp.contract.results import Ended, Usage
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.machine.ssh.client import SSH_FAILED, remove_control, was_cut
-from tmuxmcp.machine.witness import tty as witness
+from tmuxmcp.machine.witness import tty
 from tmuxmcp.machine.witness.kernel import EnteredLine, KernelFacts, stopped
 from tmuxmcp.record.commands import remove_left
 from tmuxmcp.record.cursors import Cursors, QueuedInput, ToldCallers
@@ -500,7 +500,7 @@ class Session:
         elif self._leave(scan, sight.facts, pid):
             scan = await self.scan()
         shell = scan.level.pid if scan.level.number else pid
-        if sight.facts and not (sight.verdict.ready or far) and shell and witness.is_stopped(shell):
+        if sight.facts and not (sight.verdict.ready or far) and shell and tty.is_stopped(shell):
             sight = replace(sight, verdict=stopped(shell, scan.knows.name))
         return Look(
             **vars(scan),
@@ -609,7 +609,7 @@ class Session:
         shell = own if level.number == 0 else level.pid
         if shell and not identity(shell):
             return True  # tmux is about to learn of the session's end
-        if shell and witness.computes(shell):
+        if shell and tty.computes(shell):
             return True
         return not self._has_passed_on(scan)
 
@@ -619,7 +619,7 @@ class Session:
         Asked in the order in which it comes, as above.
         """
         tmux = self.tmux.pid
-        return (tmux is None or witness.rests(tmux)) and self.sink_rests() and self.log.size() == scan.size
+        return (tmux is None or tty.rests(tmux)) and self.sink_rests() and self.log.size() == scan.size
 
     @property
     def adopting(self) -> Level | None:
@@ -822,7 +822,7 @@ class Session:
     def sink_rests(self) -> bool:
         """Whether the sink sleeps, as far as can be told: then it has written all that tmux gave it."""
         pid = sink_pid(self.directory)
-        return pid is None or witness.sleeps(pid)
+        return pid is None or tty.sleeps(pid)
 
     def leader_alive(self) -> bool:
         """Whether the launcher still runs; when it does not, tmux knows the exit status in a moment."""

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import IO, Any
 
-from tmuxmcp.broker.programs import gitparse as parse
+from tmuxmcp.broker.programs import gitparse
 from tmuxmcp.contract.errors import (
     FileMissing,
     InvalidArgument,
@@ -230,7 +230,7 @@ def _status(git: _Git) -> dict[str, Any]:
     _check_submodules(git)
     words = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
     data, cut = git.run(*words, *git.pathspec, most=LIST_BYTES)
-    answer = parse.status(data)
+    answer = gitparse.status(data)
     changed = [each["path"] for each in answer["files"] if each["unstaged"] == "modified"]
     return answer | {"truncated": cut, "note": _unfiltered(git, changed)}
 
@@ -238,10 +238,16 @@ def _status(git: _Git) -> dict[str, Any]:
 def _log(git: _Git, ref: str, limit: int, most: int) -> dict[str, Any]:
     if not ref and not _has_commit(git):
         return {"commits": [], "truncated": False}
-    words = ["log", f"--format=tformat:{parse.COMMIT_FORMAT}", f"--max-count={limit}", "--encoding=UTF-8", "--no-color"]
+    words = [
+        "log",
+        f"--format=tformat:{gitparse.COMMIT_FORMAT}",
+        f"--max-count={limit}",
+        "--encoding=UTF-8",
+        "--no-color",
+    ]
     words += ["--no-show-signature", "--no-decorate", "--no-mailmap", "--no-ext-diff", "--no-textconv"]
     data, cut = git.run(*words, "--end-of-options", *([ref] if ref else []), *git.pathspec, most=most)
-    return {"commits": parse.commits(data), "truncated": cut}
+    return {"commits": gitparse.commits(data), "truncated": cut}
 
 
 def _diff(git: _Git, ref: str, most: int) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.words import FilmFormat
-from tmuxmcp.faces.page import stream as screens
 from tmuxmcp.faces.page.answers import (
     PAGE_HEADERS,
     AnswerEndpoints,
@@ -36,7 +35,7 @@ from tmuxmcp.faces.page.answers import (
 )
 from tmuxmcp.faces.page.hands import InputEndpoints
 from tmuxmcp.faces.page.overview import Overview, PageListing, encoded_screen
-from tmuxmcp.faces.page.stream import PageStream, PageSubscription
+from tmuxmcp.faces.page.stream import PageStream, PageSubscription, show
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.fleet import AnyBroker
@@ -192,7 +191,7 @@ class OwnDesk:
         with self._handling.connected(page):
             if session_id:
                 with self._broker.shown(session_id, page):
-                    await screens.show(self._broker, session_id, stream)
+                    await show(self._broker, session_id, stream)
                     await anyio.sleep_forever()
             await anyio.sleep_forever()
 
