@@ -1,4 +1,7 @@
-"""How many calls of one client go on at once. Calls that only wait cost next to nothing: they count apart."""
+"""How many calls of one client go on at once. Calls that only wait cost next to nothing: they count apart.
+
+Then what is told of calls: their spans, and the health of the broker.
+"""
 
 from __future__ import annotations
 

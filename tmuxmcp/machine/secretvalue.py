@@ -2,6 +2,8 @@
 
 It is kept in one `bytearray`, which the caller overwrites (`wipe`); nothing of it stands in any error. A value is one
 line without control characters: a terminal would act on them instead of handing them on.
+
+The other command of the person's that we run, which tells them that something waits, is at the end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`meta.json`: what a session is, for when its pane is gone."""
+"""A session's small documents: `meta.json`, what it is; then how it began, ended and is recorded."""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ them goes on. A session that prints nothing costs nothing: its writer sleeps unt
 once in `LOG_LOOKS_APART_S`, whatever comes, and writes a block every `FLUSH_S`.
 
 What comes is dated by the moment at which it is seen. So it counts as known only where nothing held this process up.
+
+What else a broker that stays does beside calls follows: checkpoints, and the files of recordings.
 """
 
 from __future__ import annotations

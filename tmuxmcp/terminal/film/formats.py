@@ -3,6 +3,8 @@
 The first line says the terminal's size; each one behind it is `[time, code, data]`. Version 2 counts the time from the
 beginning, version 3 from the line before. Codes: `o` output, `i` input, `r` size, `m` marker, `x` exit status, which
 version 2 does not have. Data is text: bytes that are no UTF-8 become U+FFFD, and no character is cut in two.
+
+Then a film as one JSON object a line, and what a shell ran as a script for it.
 """
 
 from __future__ import annotations
