@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from benchmarks.common import Row, workshop
 from benchmarks.wire import Wire
-from tests.crowd import crowd
+from tests.kit.crowd import crowd
 
 CROWD = 100
 

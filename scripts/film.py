@@ -24,7 +24,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 if TYPE_CHECKING:
-    from tests.service import Service
+    from tests.kit.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
 FILM = ROOT / "docs" / "images" / "agent-at-work.gif"
@@ -194,7 +194,7 @@ def main() -> int:
     if sys.argv[1:2] == ["agent"]:
         agent(sys.argv[2])
         return 0
-    from tests.service import a_service  # not in the agent, whose start is filmed
+    from tests.kit.service import a_service  # not in the agent, whose start is filmed
 
     FILM.unlink(missing_ok=True)
     with project(PROJECT), a_service() as service:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import browser
-from tests.page.visits import TEXT, open_list, show
-from tests.service import Service, a_service
+from tests.kit import browser
+from tests.kit.service import Service, a_service
+from tests.kit.visits import TEXT, open_list, show
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 PROJECT = Path("/tmp/shop")

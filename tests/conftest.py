@@ -29,7 +29,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import HealthCheck, settings
 from jsonschema import Draft202012Validator
 
-from tests.probes import explained
+from tests.kit.probes import explained
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.gate.policy import parsing as parsing_module
@@ -82,7 +82,7 @@ async def eventually(probe: Callable[[], T | Awaitable[T]], timeout: float = PAT
     """Call `probe`, which may be async, until it gives something true; return that.
 
     A file that is not there yet and a process that is gone mean: not now.
-    `tests.agent` has it for tests that are not async.
+    `tests.kit.agent` has it for tests that are not async.
     """
     for rest_s in attempts(probe, timeout):
         with suppress(FileNotFoundError, psutil.NoSuchProcess):

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import tmuxmcp
-from tests.agent import Agent, an_agent
-from tests.cases import for_each
+from tests.kit.agent import Agent, an_agent
+from tests.kit.cases import for_each
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.errors import all_errors
 from tmuxmcp.contract.operations import OPERATIONS

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import forks
 from tests.conftest import SLOW, end_server
-from tests.service import a_service
+from tests.kit import forks
+from tests.kit.service import a_service
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.call import Call
@@ -154,7 +154,7 @@ class Reader:
                 assert self.run("bash", "-c", command).stdout == expected, command
             return
         if kind == "python":
-            ran = forks.run([body], self.env, self.cwd, SECTION_S * SLOW, module="tests.program")
+            ran = forks.run([body], self.env, self.cwd, SECTION_S * SLOW, module="tests.kit.program")
             assert ran.returncode == 0, ran.stdout + ran.stderr
             return
         done = self.run("bash", "-euo", "pipefail", "-c", body)

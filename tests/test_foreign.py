@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.sources import FILES, nodes
+from tests.kit.sources import FILES, nodes
 
 ROOT = Path(__file__).parents[1]
 

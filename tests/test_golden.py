@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests.agent import Agent
+from tests.kit.agent import Agent
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.faces.mcp import as_tool

@@ -22,9 +22,9 @@ from pathlib import Path
 import pytest
 
 import tmuxmcp
-from tests.cli.test_completion import ZSH
-from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
+from tests.faces.cli.test_completion import ZSH
+from tests.kit.clients import NODE, program
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings
 from tmuxmcp.faces.cli.arguments import VERBS
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.sources import FILES, PACKAGE, nodes
+from tests.kit.sources import FILES, PACKAGE, nodes
 
 STOREYS = (
     ("contract", "terminal"),

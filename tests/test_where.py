@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources import FILES, PACKAGE, nodes
+from tests.kit.sources import FILES, PACKAGE, nodes
 from tmuxmcp.machine.launch.shells import ADOPTABLE, BY_FILE
 
 PAGE = Path(__file__).parents[1] / "docs" / "project" / "contributing.md"

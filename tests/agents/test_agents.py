@@ -17,11 +17,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests import forks
 from tests.agents.model import Model, Step, served
-from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
-from tests.service import TOKENS, a_service
+from tests.kit import forks
+from tests.kit.clients import NODE, program
+from tests.kit.service import TOKENS, a_service
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS
 from tmuxmcp.faces.cli import main
@@ -45,7 +45,8 @@ class Person:
     def install(self, client: str, scope: str) -> None:
         """Have the client's own file name our server, which finds out what that client shows.
 
-        What it names runs the server as a fork; tests/cli/test_install.py has clients start it as it is installed.
+        What it names runs the server as a fork; tests/faces/cli/test_install.py has clients start it as it is
+        installed.
         """
         options = self.at_url or ("--", "--state-dir", str(self.state_dir), "--program", "bash", "--results", "auto")
         words = ["install", client, "--no-start", "--scope", scope, *options]

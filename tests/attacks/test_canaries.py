@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import canaries
-from tests.agent import Agent, eventually
-from tests.canaries import Canaries, person_at, watched_processes
 from tests.conftest import end_server
-from tests.steps import missing
+from tests.kit import canaries
+from tests.kit.agent import Agent, eventually
+from tests.kit.canaries import Canaries, person_at, watched_processes
+from tests.kit.steps import missing
 
 TOLD = "import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.readline().rstrip(b'\\n')).hexdigest())"
 ASKS = {

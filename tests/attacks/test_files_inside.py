@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.sandbox.test_sandbox import LEVELS, STRONG, levels
+from tests.machine.test_sandbox import LEVELS, STRONG, levels
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.programs import inside
 from tmuxmcp.contract.errors import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adoption.test_run import begin
+from tests.adoption.test_adopted_run import begin
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r

@@ -18,9 +18,9 @@ import anyio
 import psutil
 import pytest
 
-from tests.agent import Agent, an_agent, command_line, eventually
+from tests.broker.test_git import digest
 from tests.conftest import SLOW, a_state_dir
-from tests.git.test_git import digest
+from tests.kit.agent import Agent, an_agent, command_line, eventually
 from tmuxmcp.record.directory import DIRECTORY_ENTRIES, SessionDirectory
 
 SECRET = "CANARY"

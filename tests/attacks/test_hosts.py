@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agent import Agent, ToolFailed
 from tests.conftest import SLOW
-from tests.ssh.server import LINUX, Box, a_box, an_agent_near
+from tests.kit.agent import Agent, ToolFailed
+from tests.kit.sshd import LINUX, Box, a_box, an_agent_near
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
 

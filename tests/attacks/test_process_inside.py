@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
-from tests.sandbox.test_sandbox import LEVELS, STRONG, levels
+from tests.machine.test_sandbox import LEVELS, STRONG, levels
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.programs.inside import workplace
 from tmuxmcp.contract.errors import PolicyDenied, ProgramNotFound, Unsupported

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent import ANEW, Agent, ToolFailed, eventually
 from tests.conftest import a_state_dir
-from tests.service import SLOW, TOKEN_FILE, TOKENS, Service
+from tests.kit.agent import ANEW, Agent, ToolFailed, eventually
+from tests.kit.service import SLOW, TOKEN_FILE, TOKENS, Service
 from tmuxmcp.machine.sandbox import landlock
 from tmuxmcp.machine.sandbox.sandbox import best
 
@@ -112,7 +112,7 @@ SHOWN_BY_PROCESS_1 = (
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="only root makes a process 1")
 def test_process_1_hands_its_variables_on(state_dir: Path, tmp_path: Path) -> None:
-    """As in a container, with the shell as its init (tests/test_container.py has the real one)."""
+    """As in a container, with the shell as its init (tests/behaviour/test_container.py has the real one)."""
     if subprocess.run([*AS_PROCESS_1, "true"], check=False, capture_output=True).returncode:
         pytest.skip("there are no new process ids here")
     init = tmp_path / "tini"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests import forks
-from tests.agent import Agent
-from tests.clients import MODULES, node
+from tests.kit import forks
+from tests.kit.agent import Agent
+from tests.kit.clients import MODULES, node
 from tmuxmcp.contract.operations import OPERATIONS
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients import MODULES, node
 from tests.conformance.baseline import PRODUCT, UNSCORED, names
-from tests.service import Service
+from tests.kit.clients import MODULES, node
+from tests.kit.service import Service
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import for_each
-from tests.faces.double import EXAMPLES, REQUIRED, RUN, Double
+from tests.kit.cases import for_each
+from tests.kit.double import EXAMPLES, REQUIRED, RUN, Double
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.operations import OPERATIONS

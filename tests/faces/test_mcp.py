@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.types import Implementation
 
 from tests.conftest import SLOW
-from tests.faces.double import EXAMPLES, READ, REQUIRED, RUN, Double, source
+from tests.kit.double import EXAMPLES, READ, REQUIRED, RUN, Double, source
 from tmuxmcp import __version__
 from tmuxmcp.contract.errors import TmuxUnavailable
 from tmuxmcp.contract.operations import OPERATIONS

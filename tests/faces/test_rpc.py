@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.faces.double import EXAMPLES, Double
+from tests.kit.double import EXAMPLES, Double
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS

@@ -19,8 +19,8 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.message import SessionMessage
 from mcp.types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from tests import forks
 from tests.conftest import SLOW, eventually
+from tests.kit import forks
 from tmuxmcp.app import late_broker
 from tmuxmcp.config import Settings
 from tmuxmcp.faces.mcp import only_waits
@@ -38,7 +38,7 @@ from tmuxmcp.faces.stdio import (
     parse,
 )
 
-DOUBLE = [sys.executable, "-m", "tests.faces.double"]
+DOUBLE = [sys.executable, "-m", "tests.kit.double"]
 SERVER = DOUBLE
 """What most tests talk to, as a fork; they hold for `tmuxmcp serve` as well."""
 ROOT = Path(__file__).parents[2]

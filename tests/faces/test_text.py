@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faces.double import EXAMPLES, PROCESS, READ, RUN
+from tests.kit.double import EXAMPLES, PROCESS, READ, RUN
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.results import Command
 from tmuxmcp.faces.text import footer, render

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually, no_first_run
-from tests.delays import Delays
+from tests.kit.delays import Delays
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import IncompleteCommand, SessionBusy, TimedOut, TmuxMcpError

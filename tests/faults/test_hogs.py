@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.behaviour.test_limits import daemon, kept, needs
 from tests.conftest import SLOW, eventually
 from tests.sessions.test_end import alive, numbers
-from tests.test_limits import daemon, kept, needs
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.sessions.end import process_tree

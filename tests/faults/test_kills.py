@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW, TMUX
 from tests.faults.flood import BEGIN, is_prefix, is_whole, write_program
+from tests.kit.agent import Agent, ToolFailed, eventually
 
 KILLS = 20 if os.environ.get("TMUXMCP_TEST_MANY") else 7
 ADOPTED_S = 2.0

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.agent import ANEW, Agent, ToolFailed, eventually
 from tests.conftest import SLOW, TMUX
+from tests.kit.agent import ANEW, Agent, ToolFailed, eventually
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.meta import sink_of
 

@@ -22,10 +22,10 @@ import httpx2
 import psutil
 import pytest
 
-from tests.agent import Agent, audit_lines, eventually
 from tests.conftest import SLOW
 from tests.faces.test_stdio import GARBAGE, Wire
-from tests.service import Service, bearer
+from tests.kit.agent import Agent, audit_lines, eventually
+from tests.kit.service import Service, bearer
 
 RUNNING = "tmuxmcp_calls_running"
 

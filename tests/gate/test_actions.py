@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cases import for_each
 from tests.conftest import Parsed
+from tests.kit.cases import for_each
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Send
 from tmuxmcp.gate.actions import ActionPlace, TypedLine, action_of, line_after, pending_after

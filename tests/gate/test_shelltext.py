@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cases import for_each
 from tests.conftest import Parsed
+from tests.kit.cases import for_each
 from tmuxmcp.gate.policy.shelltext import MOST_CWDS, UNKNOWN_COMMAND, SimpleCommand
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import eventually as soon
 from tests.conftest import eventually
+from tests.kit.agent import eventually as soon
 from tmuxmcp.machine import proc
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

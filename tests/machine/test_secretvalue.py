@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.agent import eventually
+from tests.kit.agent import eventually
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.settings import Secret

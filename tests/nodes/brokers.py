@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from tests.conftest import end_server
-from tests.service import TOKENS, Service
+from tests.kit.service import TOKENS, Service
 
 NODES = ("n1", "n2", "n3")
 

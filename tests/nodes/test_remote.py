@@ -14,8 +14,8 @@ import pytest
 
 import tmuxmcp
 from tests.conftest import end_server, eventually, until_exists
+from tests.kit.service import Service
 from tests.nodes.brokers import NODES, Brokers
-from tests.service import Service
 from tmuxmcp.config import Settings
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call

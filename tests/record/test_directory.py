@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, eventually
-from tests.sources import FILES, PACKAGE, nodes
+from tests.kit.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.launch import step
 from tmuxmcp.record import directory as owner

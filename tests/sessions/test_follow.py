@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, TMUX, eventually
-from tests.sessions.test_repair import directory_of, kill_sink, rests
+from tests.sessions.test_registry_repair import directory_of, kill_sink, rests
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, PolicyDenied, SessionNotFound, Unauthorized

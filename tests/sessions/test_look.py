@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from tests.conftest import eventually
-from tests.sources import FILES, PACKAGE, nodes
+from tests.kit.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness.kernel import KernelFacts
 from tmuxmcp.machine.witness.tty import TtyWitness

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent, audit_lines
-from tests.agent import eventually as soon
+from tests.kit.agent import Agent, audit_lines
+from tests.kit.agent import eventually as soon
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.sessions import retention

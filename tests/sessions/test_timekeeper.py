@@ -19,8 +19,8 @@ import anyio
 import pytest
 
 import tmuxmcp
-from tests.agent import Agent, eventually
 from tests.conftest import SLOW, TMUX
+from tests.kit.agent import Agent, eventually
 from tmuxmcp import Settings
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.machine import locks

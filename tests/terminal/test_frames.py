@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.terminal.films import film_of, printed, recorded
+from tests.kit.films import film_of, printed, recorded
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film.film import Film, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.film.frames import Frame, Projector, Rate, frames

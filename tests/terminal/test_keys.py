@@ -15,9 +15,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.agent import eventually
-from tests.cases import for_each
 from tests.conftest import SLOW
+from tests.kit.agent import eventually
+from tests.kit.cases import for_each
 from tmuxmcp.contract.errors import InvalidKey, NoInput
 from tmuxmcp.terminal.keys import KEY_NAMES, MAX_REPEAT, parse_key, parse_keys
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import for_each
+from tests.kit.cases import for_each
 from tmuxmcp.terminal.marks import (
     LONGEST_MARK,
     Finished,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cases import for_each
+from tests.kit.cases import for_each
 from tmuxmcp.terminal.modes import ModeFacts, mode_of
 
 TABLE = [

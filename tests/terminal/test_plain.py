@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cases import for_each
+from tests.kit.cases import for_each
 from tests.terminal.conftest import RealTmux, trimmed
 from tmuxmcp.terminal.text.plain import needs_grid, plain, sanitize
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.terminal.films import film_of, printed, recorded
+from tests.kit.films import film_of, printed, recorded
 from tmuxmcp.terminal.film import player as players
 from tmuxmcp.terminal.film.film import Film, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.film.frames import Projector

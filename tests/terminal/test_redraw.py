@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cases import for_each
+from tests.kit.cases import for_each
+from tests.kit.streams import HARD, SIZES, TOKENS, stream
 from tests.terminal.conftest import RealTmux
-from tests.terminal.streams import HARD, SIZES, TOKENS, stream
 from tmuxmcp.terminal.emulator.redraw import redraw
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.seed import seed as seed_of

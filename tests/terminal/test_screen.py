@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import for_each
+from tests.kit.cases import for_each
 from tests.terminal.conftest import RealTmux, looks, trimmed
 from tmuxmcp.terminal.emulator.redraw import redraw
 from tmuxmcp.terminal.emulator.screen import Screen

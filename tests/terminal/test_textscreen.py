@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import for_each
+from tests.kit.cases import for_each
+from tests.kit.streams import LINES_ONLY, MOVES_ABOUT, MOVES_BACK, Token, text_stream
 from tests.terminal.conftest import Panes, RealTmux, trimmed
-from tests.terminal.streams import LINES_ONLY, MOVES_ABOUT, MOVES_BACK, Token, text_stream
 from tmuxmcp.terminal.text.plain import Cleaner, StyledCleaner, parts
 from tmuxmcp.terminal.text.textscreen import TextScreen
 from tmuxmcp.terminal.widths import clusters, text_width

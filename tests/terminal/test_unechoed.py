@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cases import for_each
+from tests.kit.cases import for_each
 from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.text.unechoed import Echo, Printed, edited_in, unechoed, with_blanks, without_echo
 

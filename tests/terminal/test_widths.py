@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import for_each
+from tests.kit.cases import for_each
 from tests.terminal.columns import COLS, ROWS, SAMPLES
 from tests.terminal.conftest import RealTmux
 from tmuxmcp.terminal.emulator.replay import Replay, blank, counted_by

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SLOW, eventually
-from tests.tmux.conftest import launch_pane
+from tests.kit.panes import launch_pane
 from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.tmux.control import CONTROL_SESSION, BlockParser, command, quote, sequence
 from tmuxmcp.tmux.server import Tmux

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.conftest import eventually
-from tests.tmux.conftest import Launched, launch_pane
+from tests.kit.panes import Launched, launch_pane
 from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT
 from tmuxmcp.tmux import panes

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, TMUX, end_server, eventually
-from tests.tmux.conftest import launch_pane
+from tests.kit.panes import launch_pane
 from tmuxmcp.contract.errors import InvalidArgument, PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux import server as server_module

@@ -1,0 +1,15 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faces.cli.test_cli import CommandLine, own_command_line
+
+
+@pytest.fixture
+def cli() -> Iterator[CommandLine]:
+    """A command line of the test's own; nothing of its tmux server is left."""
+    yield from own_command_line()
