@@ -26,8 +26,6 @@ from tmuxmcp.terminal import marks
 from tmuxmcp.terminal.emulator import capture
 from tmuxmcp.tmux.control import ControlClient
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:

@@ -22,8 +22,6 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.sessions import session
 from tmuxmcp.shell.adopting import leads_to_one_shell
 
-pytestmark = pytest.mark.anyio
-
 
 def levels(facts: r.SessionFacts) -> list[tuple[int, str, str]]:
     return [(each.level, each.kind, each.state) for each in facts.levels]

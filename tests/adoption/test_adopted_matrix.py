@@ -19,8 +19,6 @@ from tests.kit.exactness import ANY_SHELL, LIKE_SH, Row
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import AdoptionFailed, IncompleteCommand
 
-pytestmark = pytest.mark.anyio
-
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
 
 SHELLS = {

@@ -20,8 +20,6 @@ from tmuxmcp.contract.errors import NotAShell, SessionBusy
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.sessions.levels import is_own_replaced
 
-pytestmark = pytest.mark.anyio
-
 READS_KEYS = """
 import os, sys, termios, tty
 before = termios.tcgetattr(0)

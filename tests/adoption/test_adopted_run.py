@@ -14,8 +14,6 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import AdoptionFailed, IncompleteCommand, NotAShell
 from tmuxmcp.contract.settings import BrokerSettings
 
-pytestmark = pytest.mark.anyio
-
 SHELLS = [
     pytest.param(command, kind, marks=pytest.mark.skipif(shutil.which(command.split()[0]) is None, reason="missing"))
     for command, kind in (

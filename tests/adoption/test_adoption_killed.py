@@ -18,8 +18,6 @@ from tests.kit import forks
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parents[2]
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
 STEPS = [

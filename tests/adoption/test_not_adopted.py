@@ -24,8 +24,6 @@ from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, may_adopt
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.screens import all_logged
 
-pytestmark = pytest.mark.anyio
-
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
 
 ASKER = "printf 'Name? '\nread x\necho \"got=[$x]\"\n"

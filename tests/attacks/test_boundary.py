@@ -22,8 +22,6 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.machine.sandbox.project import roots_of
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def places(home: Path) -> Path:

@@ -32,8 +32,6 @@ from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.sessions.end import process_tree
 from tmuxmcp.sessions.session import Session
 
-pytestmark = pytest.mark.anyio
-
 RUNS = 5
 LEAST_S = 0.4 * SLOW
 """Up to here, how much longer a `run` takes than alone says more of the machine than of us."""

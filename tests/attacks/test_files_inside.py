@@ -29,8 +29,6 @@ from tmuxmcp.machine.files import Files
 from tmuxmcp.machine.process import HeadAndTail
 from tmuxmcp.machine.sandbox import sandbox
 
-pytestmark = pytest.mark.anyio
-
 REFUSED = (PathOutsideRoot, PermissionDenied, FileMissing, InvalidArgument, IoError)
 
 

@@ -20,8 +20,6 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.sessions.session import Session
 
-pytestmark = pytest.mark.anyio
-
 ATTACKS = 1000 if os.environ.get("TMUXMCP_TEST_MANY") else 14
 """By shell."""
 

@@ -24,8 +24,6 @@ from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.contract.settings import BrokerSettings, Limits, SandboxLevel
 from tmuxmcp.machine.sandbox import bubblewrap, landlock, sandbox, seccomp
 
-pytestmark = pytest.mark.anyio
-
 CALLS = r"""
 import ctypes, errno, json, mmap, os, platform, signal, socket, fcntl, sys
 libc = ctypes.CDLL(None, use_errno=True)

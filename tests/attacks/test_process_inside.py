@@ -27,8 +27,6 @@ from tmuxmcp.contract.results import RunProcessResult
 from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.machine.sandbox import sandbox
 
-pytestmark = pytest.mark.anyio
-
 LONG_MS = 50_000
 
 

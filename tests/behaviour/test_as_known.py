@@ -23,8 +23,6 @@ from tmuxmcp.tmux import leases
 from tmuxmcp.tmux.control import ControlClient
 from tmuxmcp.tmux.held import Lease
 
-pytestmark = pytest.mark.anyio
-
 AGENT = Call("agent")
 
 

@@ -15,8 +15,6 @@ from tmuxmcp.contract.errors import InvalidArgument, ResourceLimit
 from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.machine import cgroup, processes
 
-pytestmark = pytest.mark.anyio
-
 GROUPS = cgroup.places()
 CONTROLLERS = {name for place in GROUPS for name in place.controllers}
 

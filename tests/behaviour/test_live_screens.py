@@ -17,8 +17,6 @@ from tmuxmcp.contract.operations import Operations
 from tmuxmcp.faces.text import render
 from tmuxmcp.terminal.widths import version_of
 
-pytestmark = pytest.mark.anyio
-
 
 async def draw(broker: Broker, sequence: str) -> None:
     """Have the screen drawn on, without a shell's echo and prompts: `cat` in raw mode, without an echo."""

@@ -13,8 +13,6 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument, SessionExited, Unsupported, WrongMode
 
-pytestmark = pytest.mark.anyio
-
 
 async def start(broker: Broker, *words: str, **arguments: Any) -> None:
     await broker.create_session(words[0], list(words[1:]), name="a", wait_ready=True, **arguments)

@@ -13,8 +13,6 @@ from tmuxmcp.contract.errors import SessionExited
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import GapEvent, UnknownEvent
 
-pytestmark = pytest.mark.anyio
-
 NUMBER = 1000
 
 

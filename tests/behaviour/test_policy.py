@@ -130,7 +130,6 @@ def test_parser_ends_with_its_server(state_dir: Path, how: str):
     eventually(lambda: not parser.is_running() or parser.status() == psutil.STATUS_ZOMBIE)
 
 
-@pytest.mark.anyio
 async def test_broker_that_is_closed_keeps_no_parser(state_dir: Path):
     settings = BrokerSettings(state_dir=state_dir, policy=({"program": "touch", "action": "deny"},))
     async with Broker.open(settings) as broker:

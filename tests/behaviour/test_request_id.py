@@ -15,8 +15,6 @@ from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.faces.stdio import with_request_id
 
-pytestmark = pytest.mark.anyio
-
 ERAS = ("legacy", "2026-07-28")
 
 

@@ -88,7 +88,6 @@ def test_session_facts_are_complete(agent: Agent, name: str):
     assert facts["watch_url"] is None
 
 
-@pytest.mark.anyio
 async def test_facts_between_a_command_s_end_and_the_prompt_are_those_of_a_shell_at_rest(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):

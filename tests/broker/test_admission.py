@@ -40,7 +40,6 @@ def test_a_call_that_fails_counts_no_more() -> None:
             raise ZeroDivisionError
 
 
-@pytest.mark.anyio
 async def test_waits_of_one_client_do_not_pile_up_and_leave_room_for_calls(broker: Broker) -> None:
     broker._admission = Admission(2)
     await broker.create_session("cat", name="a")
@@ -84,7 +83,6 @@ async def test_waits_of_one_client_do_not_pile_up_and_leave_room_for_calls(broke
     assert (await broker.health()).going_on is None
 
 
-@pytest.mark.anyio
 async def test_calls_that_wait_for_tmux_count(broker: Broker) -> None:
     broker._admission = Admission(2)
     await broker.create_session("cat", name="a")
@@ -108,7 +106,6 @@ async def test_calls_that_wait_for_tmux_count(broker: Broker) -> None:
         tmux.resume()
 
 
-@pytest.mark.anyio
 async def test_call_that_is_cancelled_while_its_session_is_looked_for_has_its_line(broker: Broker) -> None:
     await broker.create_session("cat", name="a")
     tmux = psutil.Process(broker.tmux.pid)
@@ -122,7 +119,6 @@ async def test_call_that_is_cancelled_while_its_session_is_looked_for_has_its_li
     assert json.loads(line)["outcome"] == "cancelled"
 
 
-@pytest.mark.anyio
 async def test_sessions_may_come_and_go_while_a_default_session_is_looked_for(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,8 +23,6 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, NotAShell, OutcomeUnknown, SessionBusy, Unauthorized
 from tmuxmcp.record.notedcalls import LONGEST_RESULT
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parents[2]
 KILLED_CALL = "tests.broker.killed_call"
 

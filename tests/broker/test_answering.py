@@ -15,8 +15,6 @@ from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "canary of an answer"
 
 

@@ -19,10 +19,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.sessions import lease
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not (shutil.which("gdb") and shutil.which("gcc")), reason="needs gdb and gcc"),
-]
+pytestmark = pytest.mark.skipif(not (shutil.which("gdb") and shutil.which("gcc")), reason="needs gdb and gcc")
 
 
 @pytest.mark.parametrize("level", LEVELS)

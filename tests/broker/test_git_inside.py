@@ -12,8 +12,6 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.sandbox import sandbox
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("bound", [False, True], ids=["", "files_root"])
 @pytest.mark.parametrize("level", LEVELS)

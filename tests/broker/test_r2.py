@@ -112,7 +112,6 @@ def test_it_ends_with_the_server(tmp_path: Path):
 
 
 @needs_r2
-@pytest.mark.anyio
 async def test_one_command_at_a_time_and_a_cancelled_one_ends_it(state_dir: Path, home: Path):
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as broker:
         r2_id = (await broker.r2_open("/bin/true")).r2_id
@@ -139,7 +138,6 @@ done
 """What speaks as radare2 does, and knows two of its commands."""
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("level", LEVELS)
 async def test_what_answers_as_radare2_runs_inside(
     state_dir: Path, home: Path, tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch
@@ -170,7 +168,6 @@ async def test_what_answers_as_radare2_runs_inside(
 
 
 @needs_r2
-@pytest.mark.anyio
 @pytest.mark.parametrize("level", LEVELS)
 async def test_it_runs_inside(
     state_dir: Path, home: Path, tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch

@@ -21,8 +21,6 @@ from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.machine.witness.kernel import InputWait, Verdict
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 
-pytestmark = pytest.mark.anyio
-
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:

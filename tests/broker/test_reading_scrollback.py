@@ -6,13 +6,9 @@ import re
 import subprocess
 import tracemalloc
 
-import pytest
-
 from tests.conftest import TMUX
 from tests.terminal.conftest import trimmed
 from tmuxmcp.broker.broker import Broker
-
-pytestmark = pytest.mark.anyio
 
 
 def history(broker: Broker, name: str) -> list[str]:

@@ -17,8 +17,6 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.events import GapEvent
 from tmuxmcp.record.meta import RecordingNote
 
-pytestmark = pytest.mark.anyio
-
 
 def mode_of(path: str) -> int:
     return os.stat(path).st_mode & 0o777

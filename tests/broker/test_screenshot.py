@@ -20,8 +20,6 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument, SessionExited, Unsupported
 from tmuxmcp.machine import fonts
 
-pytestmark = pytest.mark.anyio
-
 
 async def start(broker: Broker, program: str, *args: str) -> None:
     await broker.create_session(program, args, name="a", wait_ready=program != "sh")

@@ -310,7 +310,6 @@ async def person_broker(anyio_backend: str, state_dir: Path, home: Path) -> Asyn
         yield opened
 
 
-@pytest.mark.anyio
 async def test_tmux_does_not_type_once_another_program_is_in_front(
     person_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):
@@ -331,7 +330,6 @@ async def test_tmux_does_not_type_once_another_program_is_in_front(
     assert VALUE.encode() not in log
 
 
-@pytest.mark.anyio
 async def test_it_is_not_typed_into_other_panes_as_well(person_broker: Broker):
     """A script may have joined panes, so that what is typed into one goes to all."""
     broker = person_broker

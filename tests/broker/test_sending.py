@@ -158,7 +158,6 @@ while True:
 """Has a person take the session once it has read an x."""
 
 
-@pytest.mark.anyio
 async def test_what_could_not_be_typed_any_more_is_told(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sending, "DEALT_WITH_S", 10 * SLOW)
     arguments = ["-IS", "-c", TAKEN, str(broker.tmux.socket)]

@@ -19,8 +19,6 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.control import ControlClient
 from tmuxmcp.tmux.held import user_name
 
-pytestmark = pytest.mark.anyio
-
 
 def ids(page: ListSessionsResult) -> list[str]:
     return [row.session_id for row in page.sessions]

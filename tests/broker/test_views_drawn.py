@@ -10,8 +10,6 @@ import pytest
 from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
 
-pytestmark = pytest.mark.anyio
-
 LONG_MS = int(20_000 * SLOW)
 
 CURSES = "import curses; s = curses.initscr(); s.addstr(2, 2, 'drawn'); s.refresh(); "

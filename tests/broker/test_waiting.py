@@ -21,8 +21,6 @@ from tmuxmcp.machine.witness.tty import TtyWitness
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.session import Session
 
-pytestmark = pytest.mark.anyio
-
 LONG_MS = int(20_000 * SLOW)
 SOON_MS = 500
 

@@ -14,8 +14,6 @@ from tmuxmcp.contract.request import Seldom
 from tmuxmcp.contract.requests import CreateSession, Read, Run
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 
-pytestmark = pytest.mark.anyio
-
 
 def test_every_operation_has_an_example_here():
     assert set(EXAMPLES) == set(OPERATIONS)

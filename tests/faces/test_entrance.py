@@ -7,8 +7,6 @@ from tmuxmcp.faces import entrance
 from tmuxmcp.faces.entrance import Entrance
 from tmuxmcp.faces.tokens import Tokens, parse_tokens
 
-pytestmark = pytest.mark.anyio
-
 TOKEN = "0123456789abcdef0"
 
 

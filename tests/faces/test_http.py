@@ -8,8 +8,6 @@ from tests.conftest import SLOW
 from tmuxmcp.contract.errors import Cancelled, SessionBusy
 from tmuxmcp.faces.http import unless
 
-pytestmark = pytest.mark.anyio
-
 
 class Question(BaseException):
     """What is no error either: an answer that is a question."""

@@ -334,7 +334,6 @@ def mode(request) -> str:
     return request.param
 
 
-@pytest.mark.anyio
 async def test_mcp_and_rpc_share_sessions(service: Service, mode: str):
     async with service.mcp(mode) as client:
         assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
@@ -349,7 +348,6 @@ async def test_mcp_and_rpc_share_sessions(service: Service, mode: str):
         assert (await client.read_resource("tmux://sessions")).contents
 
 
-@pytest.mark.anyio
 async def test_progress_comes_over_http(service: Service, mode: str, tmp_path: Path):
     seen: list[str] = []
 
@@ -366,7 +364,6 @@ async def test_progress_comes_over_http(service: Service, mode: str, tmp_path: P
             go.touch()
 
 
-@pytest.mark.anyio
 async def test_history_and_recording_are_read_over_http(service: Service, mode: str):
     name = await anyio.to_thread.run_sync(named, service, f"parts-{mode}")
     async with service.mcp(mode) as client:
@@ -379,7 +376,6 @@ async def test_history_and_recording_are_read_over_http(service: Service, mode: 
     assert cast.meta["tmuxmcp/recording"]["cut"] is False
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("part", ["screen", "history"])
 async def test_updates_come_over_http(service: Service, mode: str, part: str):
     name = await anyio.to_thread.run_sync(named, service, f"updates-{mode}-{part}")
@@ -414,7 +410,6 @@ async def test_updates_come_over_http(service: Service, mode: str, part: str):
     await soon(lambda: service.metric("tmuxmcp_viewers") == 0)  # it left without unsubscribing
 
 
-@pytest.mark.anyio
 async def test_an_mcp_session_is_of_no_use_to_another_token(service: Service):
     start = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     accept = {"Accept": "application/json, text/event-stream"}
@@ -525,7 +520,6 @@ def test_sigterm_ends_it_soon_and_sessions_live_on(state_dir: Path):
         service.stop()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_sigterm_answers_the_calls_of_mcp_clients(state_dir: Path, mode: str):
     service = Service(state_dir)

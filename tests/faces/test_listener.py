@@ -89,7 +89,6 @@ async def ended(client: SocketStream) -> None:
         await client.receive()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-", b"GET / HTTP/1.1\r\nHost: x\r\n"]
 )
@@ -102,7 +101,6 @@ async def test_a_head_that_does_not_come_ends_the_connection(sent: bytes, monkey
             await slow.receive()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("app", "limit"), [("hello", "STRANGER_HEAD_S"), ("welcome", "HEAD_S")])
 async def test_so_does_the_head_of_a_second_request(app: str, limit: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listener, limit, 0.5 * SLOW)  # the first one is to come in time
@@ -113,7 +111,6 @@ async def test_so_does_the_head_of_a_second_request(app: str, limit: str, monkey
         await ended(slow)
 
 
-@pytest.mark.anyio
 async def test_strangers_do_not_keep_their_connections(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listener, "STRANGER_KEEP_ALIVE_S", 0.2)
     async with serving(hello) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as stranger:
@@ -127,7 +124,6 @@ async def test_strangers_do_not_keep_their_connections(monkeypatch: pytest.Monke
         assert await ask(client) == b"hi"
 
 
-@pytest.mark.anyio
 async def test_the_oldest_stranger_goes_for_one_too_many(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listener, "MAX_STRANGERS", 2)
     monkeypatch.setattr(listener, "STRANGER_HEAD_S", 60 * SLOW)
@@ -145,7 +141,6 @@ async def test_the_oldest_stranger_goes_for_one_too_many(monkeypatch: pytest.Mon
             assert await ask(each) == b"hi"
 
 
-@pytest.mark.anyio
 async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listener, "STALL_S", 0.2)
     ended = anyio.Event()
@@ -173,7 +168,6 @@ async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.Monkey
             await ended.wait()
 
 
-@pytest.mark.anyio
 async def test_a_client_too_many_is_told_that_there_is_no_room(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listener, "MAX_CONNECTIONS", 1)
     async with serving(welcome) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as second:
@@ -188,7 +182,6 @@ async def test_a_client_too_many_is_told_that_there_is_no_room(monkeypatch: pyte
         await eventually(room)
 
 
-@pytest.mark.anyio
 async def test_a_signal_closes_and_then_stops():
     async with serving(hello) as (_, told):
         await anyio.lowlevel.checkpoint()
@@ -196,7 +189,6 @@ async def test_a_signal_closes_and_then_stops():
     assert told[-1] == "ended"
 
 
-@pytest.mark.anyio
 async def test_answers_are_not_held_back_to_be_sent_together():
     delayed: list[int] = []
     original = listener.Connection.connection_made

@@ -24,8 +24,6 @@ from tmuxmcp.faces import mcp
 from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, as_tool, build_server, lean, select, stdio_identity
 from tmuxmcp.faces.text import footer, portable, render
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(params=["auto", "legacy"])
 def mode(request):

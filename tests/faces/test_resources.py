@@ -23,7 +23,7 @@ from tmuxmcp.faces.resources import RECIPES, parse_uri
 from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.player import Player
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
 
 @pytest.fixture(params=["auto", "legacy"])

@@ -136,7 +136,6 @@ def end(request):
     return END[request.param]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_sdk_client_is_served_in_both_eras(mode, tmp_path):
     parameters = StdioServerParameters(command=str(forks.command(tmp_path, SERVER[-1])), cwd=ROOT)
@@ -609,7 +608,6 @@ def pipe():
             os.close(end)
 
 
-@pytest.mark.anyio
 async def test_message_whose_sender_was_cancelled_is_finished_by_the_next(pipe):
     writer = Writer(pipe[1], broken=lambda: None)
     with anyio.move_on_after(0.1) as given_up:
@@ -627,7 +625,6 @@ async def test_message_whose_sender_was_cancelled_is_finished_by_the_next(pipe):
     assert json.loads(second)["params"]["text"] == "next"
 
 
-@pytest.mark.anyio
 async def test_long_answer_that_finds_too_many_waiting_becomes_an_error(pipe):
     writer = Writer(pipe[1], broken=lambda: None)
     text = "x" * (MAX_BACKLOG_BYTES // 4)
@@ -647,7 +644,6 @@ async def test_long_answer_that_finds_too_many_waiting_becomes_an_error(pipe):
     assert not writer.full()
 
 
-@pytest.mark.anyio
 async def test_reader_ends_once_and_says_so(pipe):
     ended = []
 
@@ -661,7 +657,6 @@ async def test_reader_ends_once_and_says_so(pipe):
     assert ended == [True]
 
 
-@pytest.mark.anyio
 async def test_broker_opens_once_the_client_is_greeted(state_dir: Path, home: Path):
     greeted = anyio.Event()
     async with late_broker(Settings(state_dir=state_dir), "key", greeted) as late:
@@ -672,7 +667,6 @@ async def test_broker_opens_once_the_client_is_greeted(state_dir: Path, home: Pa
         await eventually(lambda: late.caller)
 
 
-@pytest.mark.anyio
 async def test_broker_opens_for_a_call_without_a_greeting(state_dir: Path, home: Path):
     async with late_broker(Settings(state_dir=state_dir), "key", anyio.Event()) as late:
         assert not (await (await late()).list_sessions()).sessions

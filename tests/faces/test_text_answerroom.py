@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
-import pytest
 from anyio.abc import TaskGroup
 
 from tests.conftest import eventually
@@ -57,7 +56,6 @@ async def asked(**sizes: int) -> AsyncIterator[Answers]:
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.anyio
 async def test_long_answers_wait_in_turn_and_small_ones_do_not():
     async with asked(a=HALF, b=HALF, c=HALF, d=SMALL_ANSWER_BYTES + 1, small=SMALL_ANSWER_BYTES) as answers:
         await answers.are_made("small", "a", "b")
@@ -67,7 +65,6 @@ async def test_long_answers_wait_in_turn_and_small_ones_do_not():
         await answers.are_made("small", "a", "b", "c", "d")
 
 
-@pytest.mark.anyio
 async def test_an_answer_that_is_larger_than_the_room_is_made_alone():
     async with asked(a=SMALL_ANSWER_BYTES + 1, b=8 * ROOM_BYTES, c=SMALL_ANSWER_BYTES + 1) as answers:
         await answers.are_made("a")
@@ -77,7 +74,6 @@ async def test_an_answer_that_is_larger_than_the_room_is_made_alone():
         await answers.are_made("a", "b", "c")
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_call_gives_up_its_room_and_its_turn():
     async with asked(a=ROOM_BYTES, b=ROOM_BYTES, c=ROOM_BYTES, d=ROOM_BYTES) as answers:
         await answers.are_made("a")
@@ -87,7 +83,6 @@ async def test_a_cancelled_call_gives_up_its_room_and_its_turn():
         await answers.are_made("a", "d")
 
 
-@pytest.mark.anyio
 async def test_a_task_takes_room_once():
     """One answer of several steps would wait for itself."""
     room = AnswerRoom().until_done(current_task())

@@ -28,8 +28,6 @@ from tmuxmcp.contract.errors import IncompleteCommand, SessionBusy, TimedOut, Tm
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.sessions.session import Session
 
-pytestmark = pytest.mark.anyio
-
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
 COMMANDS = 3400 if MANY else 36
 """For each shell."""

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.behaviour.test_limits import daemon, kept, needs
 from tests.conftest import SLOW, eventually
@@ -15,8 +14,6 @@ from tests.sessions.test_end import alive, numbers
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.sessions.end import process_tree
-
-pytestmark = pytest.mark.anyio
 
 PROCESSES = 40
 BOMB = """import os, sys

@@ -23,8 +23,6 @@ from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.settings import BrokerSettings
 
-pytestmark = pytest.mark.anyio
-
 CANARY = "canary"
 
 

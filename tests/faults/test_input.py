@@ -11,14 +11,11 @@ import sys
 from pathlib import Path
 
 import anyio
-import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-
-pytestmark = pytest.mark.anyio
 
 DEATHS = 1000 if os.environ.get("TMUXMCP_TEST_MANY") else 24
 AT_A_TIME = 10

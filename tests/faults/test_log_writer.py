@@ -22,8 +22,6 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.shell import entering
 
-pytestmark = pytest.mark.anyio
-
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
 STALLS = 1500 if MANY else 16
 KILLS = 60 if MANY else 3

@@ -9,13 +9,10 @@ import unicodedata
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.terminal.widths import sanitize
-
-pytestmark = pytest.mark.anyio
 
 LASTS_S = 120 if os.environ.get("TMUXMCP_TEST_MANY") else 2
 GROWTH = 96 << 20

@@ -16,8 +16,6 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.machine.launch import shells
 
-pytestmark = pytest.mark.anyio
-
 ROUNDS = 200 if os.environ.get("TMUXMCP_TEST_MANY") else 15
 
 

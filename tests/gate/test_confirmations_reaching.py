@@ -15,8 +15,6 @@ from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def session(broker: Broker) -> Session:

@@ -19,8 +19,6 @@ from tmuxmcp.gate.policy.parsing import Parsing
 from tmuxmcp.gate.policy.shelltext import UNKNOWN_COMMAND, SimpleCommand
 from tmuxmcp.machine import helper
 
-pytestmark = pytest.mark.anyio
-
 CRASHES = "{\U000e0d2e"
 """Ends a fresh tree-sitter-bash with SIGSEGV."""
 

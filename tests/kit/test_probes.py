@@ -37,7 +37,6 @@ def test_a_wait_in_vain_says_what_was_there():
         agent.eventually(lambda: "two" in seen, timeout=0)
 
 
-@pytest.mark.anyio
 async def test_a_wait_in_vain_of_a_task_says_it_as_well():
     seen = ["one"]
     with pytest.raises(AssertionError, match=r"seen is \['one'\]"):

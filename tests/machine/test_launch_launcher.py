@@ -23,8 +23,6 @@ from tmuxmcp.record.events import ExitedEvent, decode, encode
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.server import Tmux
 
-pytestmark = pytest.mark.anyio
-
 SHELLS = [
     ["/bin/sh"],
     *([shutil.which(words[0]) or "", *words[1:]] for words in (["bash", "--posix"], ["busybox", "sh"])),

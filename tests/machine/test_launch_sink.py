@@ -27,8 +27,6 @@ from tmuxmcp.record.meta import sink_of
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.server import Tmux
 
-pytestmark = pytest.mark.anyio
-
 MAX = 1 << 20
 RECORD = 16
 

@@ -17,7 +17,7 @@ from tests.kit.panes import SENTINEL, launch_pane
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.server import Tmux
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SESSIONS = 1000 if os.environ.get("TMUXMCP_TEST_MANY") else 100
 AT_A_TIME = 20

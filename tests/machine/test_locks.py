@@ -15,8 +15,6 @@ import pytest
 
 from tmuxmcp.machine import locks
 
-pytestmark = pytest.mark.anyio
-
 HOLDER = """import sys
 from pathlib import Path
 from tmuxmcp.machine.locks import open_lock, take

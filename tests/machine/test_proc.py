@@ -49,7 +49,6 @@ async def _asleep(pid: int) -> None:
     await eventually(lambda: proc.stat(f"/proc/{pid}").state == "S")
 
 
-@pytest.mark.anyio
 async def test_name_cannot_pass_for_other_fields(child: subprocess.Popen[bytes]) -> None:
     await _asleep(child.pid)
     assert proc.name(child.pid) == ") R 1 (x"

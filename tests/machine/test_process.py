@@ -22,8 +22,6 @@ from tmuxmcp.machine import process
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.process import PIPE_BYTES, carry
 
-pytestmark = pytest.mark.anyio
-
 ENV = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 FORK_AWAY = "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0)"
 """What a daemon does."""

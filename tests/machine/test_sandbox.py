@@ -26,8 +26,6 @@ from tmuxmcp.machine.sandbox.project import Project, judge
 from tmuxmcp.sessions import bounds
 from tmuxmcp.sessions.end import process_tree
 
-pytestmark = pytest.mark.anyio
-
 BEST = sandbox.best()
 LEVELS = [
     pytest.param("limits"),

@@ -17,8 +17,6 @@ from tmuxmcp.machine.helper import AskerTurns
 from tmuxmcp.machine.searching import CompiledPattern, Searching
 from tmuxmcp.terminal.patterns import MOST_PATTERN
 
-pytestmark = pytest.mark.anyio
-
 ENDLESS = r"(a|a|b)*(a|aa)+$c"
 """On `a`s it takes until its time is up."""
 

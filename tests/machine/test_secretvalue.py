@@ -16,8 +16,6 @@ from tmuxmcp.contract.settings import Secret
 from tmuxmcp.machine import secretvalue
 from tmuxmcp.machine.secretvalue import SECRET_BYTES, value_of
 
-pytestmark = pytest.mark.anyio
-
 ENV = {"PATH": os.environ["PATH"]}
 
 

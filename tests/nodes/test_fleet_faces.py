@@ -79,7 +79,6 @@ async def _updates(client, uri: str) -> str:
     return found.contents[0].text
 
 
-@pytest.mark.anyio
 async def test_resources_are_read_where_they_are(brokers: Brokers, state_dir: Path):
     gateway = Service(state_dir, "--fleet", str(brokers.file))
     try:

@@ -31,8 +31,6 @@ from tmuxmcp.nodes import ids
 from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.remotecalls import may_repeat
 
-pytestmark = pytest.mark.anyio
-
 
 def a_fleet(*names: str, patience_s: float = 0.0, **options) -> tuple[Gateway, FakeTransport]:
     transport = FakeTransport(*(FakeMachine(each, **options) for each in names), patience_s=patience_s)

@@ -44,7 +44,6 @@ from tmuxmcp.nodes.ray.transport import RayTransport
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'tmuxmcp[fleet]'"),
     pytest.mark.slow,
-    pytest.mark.anyio,
 ]
 
 PERSON = Call("tests", person=True)

@@ -74,7 +74,6 @@ anyio.run(Child("tmuxmcp.nodes.ray." + sys.argv[1], "h:1", {"PYTHONPATH": os.env
 """
 
 
-@pytest.mark.anyio
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a child ends once Ray has answered")
 @pytest.mark.parametrize("kind", ["bridge", "watcher"])
 async def test_a_child_that_ray_holds_up_ends_with_a_killed_gateway(tmp_path: Path, kind: str) -> None:
@@ -129,7 +128,6 @@ async def nothing(scope: Any, receive: Any, send: Any) -> None:
     raise AssertionError
 
 
-@pytest.mark.anyio
 async def test_a_page_is_read_on_with_calls(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     visits, desk = Visits(), OwnDesk(broker)
@@ -151,7 +149,6 @@ async def test_a_page_is_read_on_with_calls(broker: Broker) -> None:
         assert (refused["status"], refused["more"]) == (404, False)
 
 
-@pytest.mark.anyio
 async def test_an_answer_that_breaks_off_is_no_whole_one(caplog: pytest.LogCaptureFixture) -> None:
     async def breaks(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -35,8 +35,6 @@ from tmuxmcp.nodes import remote as remote_module
 from tmuxmcp.nodes.fleet import Fleet
 from tmuxmcp.nodes.transport import Transport
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def fleet(anyio_backend: str, brokers: Brokers, tmp_path: Path) -> AsyncIterator[Fleet]:

@@ -21,8 +21,6 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.nodes.fleet import Fleet
 
-pytestmark = pytest.mark.anyio
-
 MORE_S = 2.0 + 0.5 * SLOW
 """So much longer than its own time a call of a machine that says nothing takes at most, on a machine that is busy."""
 

@@ -15,8 +15,6 @@ from tmuxmcp.contract.errors import Cancelled, ConfirmationDeclined, NodeUnreach
 from tmuxmcp.nodes import remotecalls as module
 from tmuxmcp.nodes.remotecalls import AskedAgain, EndedForQuestion, GatewayCalls, RemoteCalls
 
-pytestmark = pytest.mark.anyio
-
 
 class Machine:
     """What is at the other end; the way to it breaks as often as it is told to."""

@@ -32,8 +32,6 @@ from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.nodes.fleet import Fleet
 from tmuxmcp.nodes.fleetfile import proof
 
-pytestmark = pytest.mark.anyio
-
 RULES = [
     {"program": "touch", "action": "confirm", "reason": "it makes a file"},
     {"program": "mkdir", "action": "deny", "reason": "no new directories"},

@@ -21,7 +21,6 @@ SHORT_MS = 400
 """Time in which nothing comes that is not there already."""
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("program", "first", "then"),
     [
@@ -68,7 +67,6 @@ UNSHOWN = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("script", "typed", "pattern"), UNSHOWN.values(), ids=UNSHOWN)
 async def test_what_is_printed_is_no_echo_of_what_nobody_showed(broker: Broker, script: str, typed: str, pattern: str):
     made = await broker.create_session(program="bash", args=["-c", script])
@@ -85,7 +83,6 @@ async def test_what_is_printed_is_no_echo_of_what_nobody_showed(broker: Broker, 
     assert (sent.result.outcome, sent.result.matched) == ("matched", pattern), sent.result
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("program", ["bash", "zsh", "fish", "cat"])
 async def test_an_echo_matches_nothing_however_long_it_stands(broker: Broker, program: str):
     """Neither where it is whole nor where it goes on behind what the pattern matches."""
@@ -112,7 +109,6 @@ def found(answer: r.ReadResult | r.WaitResult) -> tuple[str, str | None, bool | 
     return answer.outcome, answer.matched, answer.fresh
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 async def test_what_stood_there_before_is_no_answer(broker: Broker, shell: str, tmp_path: Path):
     """Neither what an earlier command printed nor the line that was typed."""
@@ -134,7 +130,6 @@ async def test_what_stood_there_before_is_no_answer(broker: Broker, shell: str, 
     assert found(await patterned(broker, "Listening", SHORT_MS)) == ("timeout", None, None)
 
 
-@pytest.mark.anyio
 async def test_the_same_marker_is_waited_for_twice(broker: Broker):
     await broker.create_session("bash", name="a")
     for _ in range(2):
@@ -145,7 +140,6 @@ async def test_the_same_marker_is_waited_for_twice(broker: Broker):
         await broker.send(key="C-c", session_id="a", wait_for="command")
 
 
-@pytest.mark.anyio
 async def test_what_was_printed_since_one_typed_counts_though_it_was_shown(broker: Broker):
     await broker.create_session("bash", name="a")
     ran = await broker.run("echo ready to serve; sleep 600", "a", idle_ms=500)
@@ -159,7 +153,6 @@ async def test_what_was_printed_since_one_typed_counts_though_it_was_shown(broke
     assert (waited.outcome, waited.matched) == ("timeout", None)
 
 
-@pytest.mark.anyio
 async def test_each_of_two_matches_in_one_line_is_given_once(broker: Broker):
     await broker.create_session("bash", name="a")
     await broker.run("printf 'OK 1 OK 2 OK'; sleep 600", "a", idle_ms=500)
@@ -168,7 +161,6 @@ async def test_each_of_two_matches_in_one_line_is_given_once(broker: Broker):
     assert (await patterned(broker, "OK", SHORT_MS)).outcome == "timeout"
 
 
-@pytest.mark.anyio
 async def test_a_match_outlives_the_broker(state_dir: Path, home: Path):
     settings = BrokerSettings(state_dir=state_dir, program="bash")
     async with Broker.open(settings) as first:
@@ -180,7 +172,6 @@ async def test_a_match_outlives_the_broker(state_dir: Path, home: Path):
         assert (await patterned(later, "up", SHORT_MS)).outcome == "timeout"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("program", ["dash", "python3"])
 async def test_elsewhere_the_line_that_was_typed_does_not_count(broker: Broker, program: str):
     await broker.create_session(program, name="a", wait_ready=True)
@@ -200,7 +191,6 @@ def by_script(state_dir: Path, *keys: str) -> None:
 # ---- the command that was to print it has ended -----------------------------------------------------
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["read", "send", "wait", "run"])
 async def test_a_wait_ends_when_the_command_has_that_was_to_print(broker: Broker, tool: str):
     await broker.create_session("bash", name="a")
@@ -233,7 +223,6 @@ async def has_ended(broker: Broker) -> bool:
     return b"UP 0.01\r\n" in session.log.read(0, 1 << 16) and session.usage().processes == 1  # type: ignore[union-attr]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize("tool", ["send", "run", "read"])
 async def test_a_job_that_prints_it_last_of_all_is_heard(broker: Broker, tool: str, shell: str):
@@ -257,7 +246,6 @@ async def test_a_job_that_prints_it_last_of_all_is_heard(broker: Broker, tool: s
         assert (sent.outcome, sent.matched) == ("matched", f"UP {delay}")
 
 
-@pytest.mark.anyio
 async def test_what_a_person_has_typed_at_the_prompt_is_no_output(broker: Broker, state_dir: Path):
     await broker.create_session("bash", name="a")
     by_script(state_dir, "-l", "echo FINI")
@@ -266,7 +254,6 @@ async def test_what_a_person_has_typed_at_the_prompt_is_no_output(broker: Broker
     assert found(await patterned(broker, "FINI", SHORT_MS)) == ("timeout", None, None)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["send", "run"])
 async def test_a_job_behind_it_may_still_print(broker: Broker, tool: str):
     await broker.create_session("bash", name="a")
@@ -287,7 +274,6 @@ async def test_a_job_behind_it_may_still_print(broker: Broker, tool: str):
     await broker.destroy_session("a", force=True)
 
 
-@pytest.mark.anyio
 async def test_lines_that_are_typed_ahead_may_still_print(broker: Broker):
     await broker.create_session("bash", name="a")
     sent = await broker.send(
@@ -302,7 +288,6 @@ async def test_lines_that_are_typed_ahead_may_still_print(broker: Broker):
     assert (sent.result.outcome, sent.result.matched) == ("matched", "over")
 
 
-@pytest.mark.anyio
 async def test_run_comes_back_when_its_pattern_is_printed(broker: Broker):
     await broker.create_session("bash", name="a")
     line = "echo pre''pares; sleep 0.5; echo Listening on 80; sleep 600"
@@ -328,7 +313,6 @@ DRAWN = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("command", "pattern"), DRAWN.values(), ids=DRAWN.keys())
 async def test_a_program_that_this_very_send_starts_is_seen(broker: Broker, home: Path, command: str, pattern: str):
     """Its screen is no text of the log, and tmux was last asked before it began."""
@@ -344,7 +328,6 @@ async def test_a_program_that_this_very_send_starts_is_seen(broker: Broker, home
     assert pattern.lstrip("^") in sent.result.content
 
 
-@pytest.mark.anyio
 async def test_what_stood_in_the_same_cells_ends_no_send(broker: Broker, home: Path):
     (home / "lines").write_text("".join(f"line {number}\n" for number in range(100)))
     await broker.create_session("bash", name="a", cwd=str(home))
@@ -361,7 +344,6 @@ async def test_what_stood_in_the_same_cells_ends_no_send(broker: Broker, home: P
     assert found(down.result) == ("matched", "line 7", True)
 
 
-@pytest.mark.anyio
 async def test_what_stands_for_drawing_matches_nothing(broker: Broker):
     made = await broker.create_session(program="bash")
     command = r"printf '\033[?1049hdrawn\033[?1049l'; echo over"
@@ -377,7 +359,6 @@ async def test_what_stands_for_drawing_matches_nothing(broker: Broker):
     assert sent.result.matched == "over"
 
 
-@pytest.mark.anyio
 async def test_a_screen_is_not_looked_at_again_while_nothing_is_printed(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):
@@ -399,7 +380,6 @@ async def test_a_screen_is_not_looked_at_again_while_nothing_is_printed(
 # ---- blanks at the end ----------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_a_prompt_on_the_screen_ends_with_its_blank(broker: Broker):
     made = await broker.create_session(program="sh", args=["-c", "printf 'first\nname: '; read x"], wait_ready=True)
     answer = await broker.read(session_id=made.session_id, wait_for="pattern", pattern="name: $", timeout_ms=LONG_MS)
@@ -410,7 +390,6 @@ async def test_a_prompt_on_the_screen_ends_with_its_blank(broker: Broker):
     assert (from_the_start.matched, from_the_start.fresh) == ("name:", False)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("program", "prompt"), [("bash", "here> "), ("zsh", "here> "), ("python3", ">>> ")])
 async def test_a_prompt_that_was_edited_ends_with_its_blank(broker: Broker, program: str, prompt: str):
     """zsh and readline draw their prompt again over itself."""

@@ -21,7 +21,7 @@ from tmuxmcp.readiness.wait import WaitCondition, wait_for
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
 
 async def started(broker: Broker, *argv: str, ready: bool = True) -> Session:

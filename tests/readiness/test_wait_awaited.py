@@ -16,8 +16,6 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.shell.prompt import seen_at_prompt
 
-pytestmark = pytest.mark.anyio
-
 LONG_MS = int(20_000 * SLOW)
 SOON_MS = int(300 * SLOW)
 

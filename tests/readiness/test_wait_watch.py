@@ -7,13 +7,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
-import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.readiness.wait import CHANGES_APART_S
-
-pytestmark = pytest.mark.anyio
 
 
 class Listener:

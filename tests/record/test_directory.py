@@ -146,7 +146,6 @@ def test_page_names_every_file() -> None:
     }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("sandbox", ["none", "auto"])
 async def test_a_session_has_the_files_of_the_table_and_no_others(broker: Broker, sandbox: str, home: Path) -> None:
     project = home / "project"

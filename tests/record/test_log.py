@@ -17,9 +17,6 @@ from tmuxmcp.record import log as module
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import LOG_READ_BYTES, LogWatcher, RawLog
 
-pytestmark = pytest.mark.anyio
-
-
 # ---- the file ------------------------------------------------------------------------------------
 
 

@@ -22,9 +22,6 @@ from tmuxmcp.readiness import finding
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
 
-pytestmark = pytest.mark.anyio
-
-
 SOON_MS = int(1000 * SLOW)
 """Time in which a shell begins a command."""
 

@@ -17,8 +17,6 @@ from tmuxmcp.sessions.commands import MOST_NEW, Command, RunningCommand
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.shellview import ShellView
 
-pytestmark = pytest.mark.anyio
-
 SHELLS = [
     pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
     for name in ("bash", "zsh", "fish")

@@ -21,8 +21,6 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 
-pytestmark = pytest.mark.anyio
-
 MAKER = """
 import sys
 import anyio

@@ -23,8 +23,6 @@ from tmuxmcp.machine.launch.launch import KEY_VARIABLE
 from tmuxmcp.machine.processes import Census, Counting
 from tmuxmcp.sessions.end import process_tree
 
-pytestmark = pytest.mark.anyio
-
 
 def alive(pid: int) -> bool:
     with suppress(psutil.NoSuchProcess):

@@ -19,8 +19,6 @@ from tmuxmcp.machine import cgroup
 from tmuxmcp.record.meta import WhyEnded
 from tmuxmcp.tmux import panes
 
-pytestmark = pytest.mark.anyio
-
 LONG_MS = int(20_000 * SLOW)
 
 

@@ -25,8 +25,6 @@ from tmuxmcp.terminal.emulator.replay import Replay, blank
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux.control import ControlClient
 
-pytestmark = pytest.mark.anyio
-
 Kind = TypeVar("Kind")
 
 SOON_S = 10 * SLOW

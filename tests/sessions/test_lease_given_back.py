@@ -6,7 +6,6 @@ import os
 import time
 
 import anyio
-import pytest
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import iso
@@ -15,8 +14,6 @@ from tmuxmcp.record.events import Events, GivenBackEvent
 from tmuxmcp.sessions import lease
 from tmuxmcp.tmux import leases, panes
 from tmuxmcp.tmux.held import NotedGiveBack
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_of_brokers_that_notice_a_give_back_together_one_writes_it_down(broker: Broker):

@@ -30,7 +30,6 @@ def facts(process: Process = SSH, **more: object) -> KernelFacts:
     return KernelFacts(processes=(process,), **given)  # type: ignore[arg-type]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("here", "asks", "closes"),
     [

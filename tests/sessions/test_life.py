@@ -168,14 +168,12 @@ async def told(session: Session) -> tuple[State, EndCause | None]:
     return session.life.state, session.life.end.reason if session.life.end else None
 
 
-@pytest.mark.anyio
 async def test_a_program_that_exits_has_ended(broker: Broker, session: Session) -> None:
     await broker.send(key="C-d", session_id="a", wait_for="exit", timeout_ms=int(20_000 * SLOW))
     assert await told(session) == (State.ENDED, EndCause.EXIT)
     assert session.life.exit_status == (0, None)
 
 
-@pytest.mark.anyio
 async def test_a_program_that_a_signal_ends_has_ended(broker: Broker, session: Session) -> None:
     await broker.signal("KILL", session_id="a")
 
@@ -186,7 +184,6 @@ async def test_a_program_that_a_signal_ends_has_ended(broker: Broker, session: S
     assert session.life.exit_status == (None, "KILL")
 
 
-@pytest.mark.anyio
 async def test_a_session_whose_pane_was_killed_is_lost(broker: Broker, session: Session) -> None:
     script(broker, "kill-pane -t =a:")
     assert await told(session) == (State.LOST, EndCause.LOST)
@@ -195,14 +192,12 @@ async def test_a_session_whose_pane_was_killed_is_lost(broker: Broker, session: 
     assert broker.registry.sessions["a"].life.state is State.LOST
 
 
-@pytest.mark.anyio
 async def test_a_session_whose_server_was_killed_is_lost(broker: Broker, session: Session) -> None:
     end_server(broker.settings.state_dir)
     assert (await broker.list_sessions()).sessions[0].mode == "lost"
     assert session.life.state is broker.registry.sessions["a"].life.state is State.LOST
 
 
-@pytest.mark.anyio
 async def test_a_pane_that_a_script_respawns_has_another_program(broker: Broker, session: Session) -> None:
     script(broker, "respawn-pane -k -t =a: 'exec sleep 600'")
     assert await told(session) == (State.REPLACED, None)
@@ -217,7 +212,6 @@ async def test_a_pane_that_a_script_respawns_has_another_program(broker: Broker,
     assert await told(session) == (State.REPLACED, None)
 
 
-@pytest.mark.anyio
 async def test_a_destroyed_session_knows_who_wanted_it(broker: Broker, session: Session) -> None:
     await broker.by("c").destroy_session("a")
     assert session.life.state is State.DESTROYED
@@ -225,7 +219,6 @@ async def test_a_destroyed_session_knows_who_wanted_it(broker: Broker, session: 
     assert (session.life.end.reason, session.life.end.by) == (EndCause.DESTROYED, "c")
 
 
-@pytest.mark.anyio
 async def test_a_session_that_another_broker_destroys_is_not_lost(broker: Broker, session: Session) -> None:
     async with Broker.open(broker.settings) as other:
         await other.destroy_session("a")
@@ -235,7 +228,6 @@ async def test_a_session_that_another_broker_destroys_is_not_lost(broker: Broker
     assert session.life.end.reason is EndCause.DESTROYED
 
 
-@pytest.mark.anyio
 async def test_a_session_that_another_broker_finds_runs(broker: Broker, session: Session) -> None:
     async with Broker.open(broker.settings) as other:
         assert other.registry.sessions["a"].life.state is State.RUNNING

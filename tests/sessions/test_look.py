@@ -21,7 +21,6 @@ from tmuxmcp.sessions.look import Look, Looks, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 
-pytestmark = pytest.mark.anyio
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
 

@@ -18,8 +18,6 @@ from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
-pytestmark = pytest.mark.anyio
-
 
 async def ids(broker: Broker) -> list[str]:
     """The sessions that were not destroyed."""

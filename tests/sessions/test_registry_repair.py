@@ -23,8 +23,6 @@ from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.meta import Sink, sink_of
 from tmuxmcp.sessions.registry import Repair
 
-pytestmark = pytest.mark.anyio
-
 
 def directory_of(state_dir: Path, session_id: str) -> Path:
     return state_dir / "sessions" / session_id

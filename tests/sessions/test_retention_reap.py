@@ -23,8 +23,6 @@ from tmuxmcp.sessions.life import EndCause
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.retention import ORPHAN_IDLE_S, AgeLimits, DueEnd, SessionAge, due
 
-pytestmark = pytest.mark.anyio
-
 BOUNDS = AgeLimits(idle_timeout_s=100, max_duration_s=1000)
 
 

@@ -19,7 +19,7 @@ from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
 
 async def started(broker: Broker, *argv: str) -> Session:

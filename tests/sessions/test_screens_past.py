@@ -17,8 +17,6 @@ from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.sessions import screens
 from tmuxmcp.sessions.screens import all_logged, screen_at
 
-pytestmark = pytest.mark.anyio
-
 
 def done(*argv: str) -> None:
     subprocess.run(argv, check=True)

@@ -13,8 +13,6 @@ from tests.sessions.test_screens_past import looked, same
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 
-pytestmark = pytest.mark.anyio
-
 SIZES = [(80, 24), (60, 12), (40, 20), (100, 30), (80, 24)]
 
 Seen = list[tuple[int, r.ReadResult]]

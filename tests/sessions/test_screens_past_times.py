@@ -20,8 +20,6 @@ from tmuxmcp.record.events import ExitedEvent, InputEvent, SessionClock
 from tmuxmcp.sessions import timekeeper
 from tmuxmcp.sessions.timekeeper import Delays
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def broker(

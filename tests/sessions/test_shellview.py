@@ -10,8 +10,6 @@ import pytest
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.terminal.marks import Finished
 
-pytestmark = pytest.mark.anyio
-
 SHELLS = [
     pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
     for name in ("bash", "zsh", "fish")

@@ -25,8 +25,6 @@ from tmuxmcp.contract.errors import SessionBusy, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 
-pytestmark = pytest.mark.anyio
-
 OWNER = "library"
 LONG_S = 3600.0
 

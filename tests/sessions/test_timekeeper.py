@@ -200,7 +200,6 @@ def test_what_is_noted_is_written_when_the_server_goes_and_when_the_session_ends
     assert (before.offset, last.known) == (last.offset, True)  # nothing more came until it went
 
 
-@pytest.mark.anyio
 async def test_a_broker_of_a_command_or_a_program_notes_what_it_found_and_left(state_dir: Path) -> None:
     """What stood between two of them is known."""
     settings = Settings(state_dir=state_dir, program="bash")
@@ -225,7 +224,6 @@ async def test_a_broker_of_a_command_or_a_program_notes_what_it_found_and_left(s
     assert then.content.count("echo x") == 1
 
 
-@pytest.mark.anyio
 async def test_a_broker_that_only_looks_writes_no_times(state_dir: Path) -> None:
     settings = Settings(state_dir=state_dir, program="bash")
     async with tmuxmcp.open_broker(settings) as broker:
@@ -238,7 +236,6 @@ async def test_a_broker_that_only_looks_writes_no_times(state_dir: Path) -> None
     assert directory.timing.read_bytes() == before
 
 
-@pytest.mark.anyio
 async def test_a_writer_that_goes_on_after_a_stop_knows_at_once(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,7 +254,6 @@ async def test_a_writer_that_goes_on_after_a_stop_knows_at_once(
     assert signal.getsignal(signal.SIGCONT) is before
 
 
-@pytest.mark.anyio
 async def test_a_stop_between_size_and_time_makes_the_time_unknown(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,8 +21,6 @@ from tmuxmcp.sessions import timekeeper
 from tmuxmcp.sessions.screens import screen_at
 from tmuxmcp.sessions.timekeeper import CheckpointMaker
 
-pytestmark = pytest.mark.anyio
-
 VIM = (Path(__file__).parents[1] / "corpora" / "vim.raw").read_bytes()
 
 

@@ -28,8 +28,6 @@ from tmuxmcp.shell.entering import interrupt
 from tmuxmcp.shell.typed import Job
 from tmuxmcp.tmux.panes import Pane, recall
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
 async def test_cancelled_at_any_moment_of_its_typing(broker: Broker, program: str) -> None:

@@ -17,8 +17,6 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import IncompleteCommand
 from tmuxmcp.contract.results import RunResult
 
-pytestmark = pytest.mark.anyio
-
 LOOPS = {
     "bash": ["echo begun; while :; do :; done; echo over"],
     "zsh": ["f() { while true; do true; done; }; echo begun; f; echo over"] * 4,  # 130 now and then

@@ -18,8 +18,6 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.record.commands import LEFT_S, Stdin
 
-pytestmark = pytest.mark.anyio
-
 LONG_MS = int(20_000 * SLOW)
 ALL_BYTES = bytes(range(256)).decode("utf-8", "surrogateescape")
 

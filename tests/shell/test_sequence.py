@@ -84,7 +84,6 @@ def test_bytes_are_decoded_and_come_alone():
             text_of(asked(**wrong))
 
 
-@pytest.mark.anyio
 async def test_all_of_it_arrives_in_order_and_exact(broker: Broker, tmp_path):
     got = tmp_path / "got"
     data = bytes(range(256))

@@ -20,8 +20,6 @@ from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.tmux.control import CONTROL_SESSION, BlockParser, command, quote, sequence
 from tmuxmcp.tmux.server import Tmux
 
-pytestmark = pytest.mark.anyio
-
 ALL_BYTES = bytes(range(1, 256))
 
 

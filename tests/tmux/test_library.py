@@ -18,8 +18,6 @@ from tmuxmcp.contract.errors import SessionExited, SessionNotFound, SessionTaken
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.tmux import library
 
-pytestmark = pytest.mark.anyio
-
 
 async def in_thread(work: Callable[[], object]) -> object:
     return await anyio.to_thread.run_sync(work)

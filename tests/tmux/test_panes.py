@@ -17,8 +17,6 @@ from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.server import Tmux
 
-pytestmark = pytest.mark.anyio
-
 ALL_BYTES = bytes(range(256))
 
 

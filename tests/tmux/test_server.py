@@ -22,8 +22,6 @@ from tmuxmcp.tmux import server as server_module
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.server import SOCKET_PATH_LIMIT, Tmux
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def opened(state_dir: Path) -> AsyncIterator[Tmux]:

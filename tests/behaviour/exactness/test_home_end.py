@@ -11,8 +11,6 @@ import pytest
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.environment import home_and_end
 
-pytestmark = pytest.mark.anyio
-
 KEYS = """\
 import curses
 

@@ -6,8 +6,6 @@ import pytest
 
 from tmuxmcp.broker.broker import Broker
 
-pytestmark = pytest.mark.anyio
-
 OUT = "; echo out"
 
 

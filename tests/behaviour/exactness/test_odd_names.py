@@ -184,7 +184,6 @@ def test_files_of_zsh_where_words_are_split(agent: Agent, tmp_path: Path):
     agent.call("destroy_session", session_id=made["session_id"], force=True)
 
 
-@pytest.mark.anyio
 async def test_prompt_commands_of_bash_before_5_1(
     broker: Broker, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

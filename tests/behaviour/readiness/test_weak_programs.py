@@ -19,7 +19,6 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import ReadResult
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness"),
     pytest.mark.skipif(os.geteuid() != 0, reason="others may not be let see what a poll waits for"),
 ]

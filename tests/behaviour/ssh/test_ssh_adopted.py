@@ -93,7 +93,6 @@ def test_a_connection_or_a_shell_that_is_cut_off_gives_the_command_no_exit_code(
     end(agent, made)
 
 
-@pytest.mark.anyio
 async def test_one_late_answer_hinders_no_adoption(broker: Broker, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """The far end was ready, and is not heard for a moment before its shell is adopted."""
     monkeypatch.setenv("PATH", box.path)

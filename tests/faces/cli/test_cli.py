@@ -523,7 +523,6 @@ def test_run_omits_nothing(shared, lines):
     assert hashlib.sha256(done.stdout).hexdigest() == expected.hexdigest()
 
 
-@pytest.mark.anyio
 async def test_run_cuts_pieces_where_a_line_ends(broker, monkeypatch):
     monkeypatch.setattr(run, "OUTPUT_PIECE_BYTES", 1000)
     line = "äöü✓" * 999  # longer than a piece, and no piece ends where a character does

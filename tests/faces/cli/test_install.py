@@ -240,7 +240,6 @@ def test_last_words_of_a_server_that_ends_at_once(tmp_path: Path) -> None:
         try_command(["sh", "-c", "echo no luck >&2; exit 3"], os.environ, tmp_path)
 
 
-@pytest.mark.anyio
 async def test_what_was_installed_starts(person: Person, state_dir: Path) -> None:
     entry = person.json("cursor", "--name", "t", "--", "--state-dir", str(state_dir), "--program", "bash")["entry"]
     server = StdioServerParameters(command=entry["command"], args=entry["args"], env=person.env)

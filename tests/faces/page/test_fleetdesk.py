@@ -29,8 +29,6 @@ from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.ray.door import Visits
 from tmuxmcp.nodes.transport import Transport, VisitAnswer
 
-pytestmark = pytest.mark.anyio
-
 PAGE = 1_000_000_001
 
 

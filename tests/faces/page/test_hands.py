@@ -295,7 +295,6 @@ def test_a_secret_that_is_typed_or_pasted_is_nowhere(hand: Hand, service: Servic
     assert secrets.found([("its log", service.said)]) == {}
 
 
-@pytest.mark.anyio
 async def test_a_page_that_is_gone_gives_back(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hands, "PAGE_GONE_S", 0.2)
     await broker.create_session("bash", name="a")

@@ -194,7 +194,6 @@ def test_an_unknown_session_is_an_error_in_the_stream(service: Service, headers:
         page.until(lambda: page.messages and page.messages[-1].get("error", {}).get("code") == "SESSION_NOT_FOUND")
 
 
-@pytest.mark.anyio
 async def test_a_page_that_comes_while_the_last_one_leaves_is_told(broker: Broker):
     await broker.create_session("bash", name="a")
     overview = Overview(broker)
@@ -209,7 +208,6 @@ async def test_a_page_that_comes_while_the_last_one_leaves_is_told(broker: Broke
         task_group.cancel_scope.cancel()
 
 
-@pytest.mark.anyio
 async def test_a_session_that_could_not_be_looked_at_is_looked_at_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):
@@ -240,7 +238,6 @@ def test_what_is_no_request_is_refused(service: Service, headers: dict[str, str]
     assert answer.status_code == 400
 
 
-@pytest.mark.anyio
 async def test_no_two_routes_have_one_path(broker: Broker, state_dir: Path):
     page = routes.Page(OwnDesk(broker), AccessSecrets(state_dir, 1), bearer)
     paths = [route.path for route in page.routes()]
