@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, ToolFailed, eventually
+from tests.kit.agent import Agent, ToolFailed, eventually, refused
 from tests.kit.sshd import LINUX, Box, a_box, an_agent_near
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
@@ -59,10 +59,8 @@ def test_a_session_on_another_host_runs_at_once(agent: Agent, box: Box):
 def test_shells_behind_ssh_are_adopted_by_consent_and_end_with_their_codes(agent: Agent, box: Box):
     agent.call("create_session", program="bash", name="here")
     go(agent, "here", f"ssh {box.user()}box", r"[$] $")
-    with pytest.raises(ToolFailed) as refused:
-        run(agent, "here", "echo no")
-    assert refused.value.code == "NOT_A_SHELL"
-    assert "adopt=yes" in refused.value.error["hint"]
+    failed = refused("NOT_A_SHELL", run, agent, "here", "echo no")
+    assert "adopt=yes" in failed.error["hint"]
     assert run(agent, "here", "echo one", adopt="yes") == ("one\n", 0, "ready")
     assert run(agent, "here", "cd /usr; false") == ("", 1, "ready")
     go(agent, "here", "dash", r"\$ $")
@@ -107,10 +105,8 @@ def test_what_does_not_answer_is_not_adopted_and_its_screen_is_told(agent: Agent
     """The caller took a question for a prompt: the line is its answer, and nothing more is typed."""
     agent.call("create_session", program="bash", name="asks")
     go(agent, "asks", f"ssh -t {box.user()}box 'read -p \"Name: \" x; echo got it; sleep 600'", "Name: $")
-    with pytest.raises(ToolFailed) as failed:
-        run(agent, "asks", "echo two", adopt="yes")
-    assert failed.value.code == "ADOPTION_FAILED"
-    assert "got it" in failed.value.error["details"]["screen"]
+    failed = refused("ADOPTION_FAILED", run, agent, "asks", "echo two", adopt="yes")
+    assert "got it" in failed.error["details"]["screen"]
     assert [each["level"] for each in agent.call("get_session", session_id="asks")["levels"]] == [0]
     agent.call("send", session_id="asks", key="C-c", read="none")
     agent.call("read", session_id="asks", wait_for="command", timeout_ms=LONG)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, ToolFailed
+from tests.kit.agent import Agent, refused
 from tests.kit.sshd import LINUX, Box, a_box, an_agent_near
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
@@ -19,12 +19,6 @@ LONG = int(20_000 * SLOW)
 def box() -> Iterator[Box]:
     with a_box() as box:
         yield box
-
-
-def refused(agent: Agent, tool: str, **arguments: object) -> str:
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, **arguments)
-    return failed.value.code
 
 
 def works(agent: Agent, host: str) -> str:
@@ -44,7 +38,7 @@ def works(agent: Agent, host: str) -> str:
 def test_with_a_sandbox_there_is_no_other_host(box: Box):
     with an_agent_near(box, "--sandbox", "auto") as agent:
         for host in (f"{box.user()}box", "box", f"127.0.0.1:{box.port}"):
-            assert refused(agent, "create_session", host=host) == "POLICY_DENIED"
+            refused("POLICY_DENIED", agent.call, "create_session", host=host)
         assert agent.call("list_sessions")["count"] == 0
         assert agent.run("grep NoNewPrivs /proc/self/status")["output"] == "NoNewPrivs:\t1\n"
 
@@ -53,13 +47,13 @@ def test_with_a_sandbox_the_named_hosts_work(box: Box):
     named = f"{box.user()}box"
     with an_agent_near(box, "--sandbox", "auto", "--hosts-allow", f"{named},nowhere") as agent:
         for host in ("root@box", f"{named}:{box.port}", "asks", f"127.0.0.1:{box.port}"):
-            assert refused(agent, "create_session", host=host) == "POLICY_DENIED"
-        assert refused(agent, "create_session", host=named, sandbox="auto") == "POLICY_DENIED"
+            refused("POLICY_DENIED", agent.call, "create_session", host=host)
+        refused("POLICY_DENIED", agent.call, "create_session", host=named, sandbox="auto")
         assert "in no sandbox" in works(agent, named)
 
 
 def test_without_a_sandbox_hosts_allow_is_a_bound_too(box: Box):
     named = f"{box.user()}box"
     with an_agent_near(box, "--hosts-allow", f"{box.user() and '*@'}bo?") as agent:
-        assert refused(agent, "create_session", host="asks") == "POLICY_DENIED"
+        refused("POLICY_DENIED", agent.call, "create_session", host="asks")
         assert works(agent, named) == ""

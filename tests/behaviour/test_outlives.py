@@ -12,7 +12,7 @@ import pytest
 
 import tmuxmcp
 from tests.conftest import SLOW, no_first_run, until_exists
-from tests.kit.agent import Agent, ToolFailed, eventually
+from tests.kit.agent import Agent, eventually, refused
 
 
 def test_a_killed_broker_loses_nothing(state_dir: Path, tmp_path: Path):
@@ -30,9 +30,7 @@ def test_a_killed_broker_loses_nothing(state_dir: Path, tmp_path: Path):
         listed = second.call("list_sessions")["sessions"]
         assert [session["session_id"] for session in listed] == [name]
         assert listed[0]["mode"] == "running"
-        with pytest.raises(ToolFailed) as failed:
-            second.run("echo no", session_id=name)
-        assert failed.value.code == "SESSION_BUSY"
+        refused("SESSION_BUSY", second.run, "echo no", session_id=name)
         gate.touch()
         rest = second.call("read", session_id=name, wait_for="ready", max_bytes=1_000_000)
         assert rest["outcome"] == "ready"
@@ -116,21 +114,15 @@ def test_two_brokers_work_side_by_side(state_dir: Path, tmp_path: Path):
         one.call("create_session", program="bash", name="a")
         assert two.run("echo from two", session_id="a")["output"] == "from two\n"
         assert one.run("echo from one", session_id="a")["output"] == "from one\n"
-        with pytest.raises(ToolFailed) as failed:
-            two.call("create_session", program="bash", name="a")
-        assert failed.value.code == "SESSION_EXISTS"
+        refused("SESSION_EXISTS", two.call, "create_session", program="bash", name="a")
         call = {"command": f"{until_exists(go)}; echo slow", "session_id": "a"}
         slow = one.portal.start_task_soon(lambda: one.client.call_tool("run", call))
         eventually(lambda: two.in_front("a").startswith("sh -c until"))
-        with pytest.raises(ToolFailed) as failed:
-            two.run("echo no", session_id="a")
-        assert failed.value.code == "SESSION_BUSY"
+        refused("SESSION_BUSY", two.run, "echo no", session_id="a")
         go.touch()
         assert slow.result(10 * SLOW).structured_content["output"] == "slow\n"
         two.call("destroy_session", session_id="a")
-        with pytest.raises(ToolFailed) as failed:
-            one.run("echo gone", session_id="a")
-        assert failed.value.code == "SESSION_EXITED"
+        refused("SESSION_EXITED", one.run, "echo gone", session_id="a")
 
 
 def test_two_brokers_run_at_the_same_prompt_never_mix(state_dir: Path):
@@ -177,9 +169,7 @@ def test_a_killed_tmux_server_leaves_lost_sessions_with_their_logs(state_dir: Pa
         facts = agent.call("get_session", session_id="a")
         assert (facts["mode"], facts["exited"], facts["exit_code"]) == ("lost", True, None)
         assert "kept for ever" in agent.call("read", session_id="a", since=0)["content"]
-        with pytest.raises(ToolFailed) as failed:
-            agent.run("echo no", session_id="a")
-        assert failed.value.code == "SESSION_EXITED"
+        refused("SESSION_EXITED", agent.run, "echo no", session_id="a")
         assert agent.call("create_session", program="bash", name="b")["ready"]
         assert {row["session_id"]: row["mode"] for row in agent.call("list_sessions")["sessions"]} == {
             "a": "lost",

@@ -25,7 +25,7 @@ from mcp.types import ElicitResult
 
 from tests.conftest import SLOW
 from tests.kit import forks
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.agent import Agent, an_agent, eventually, refused
 from tests.kit.agent import audit_lines as audit
 from tests.kit.service import Service
 from tmuxmcp.broker.broker import Broker
@@ -41,10 +41,7 @@ def policy(*entries: Any) -> dict[str, str]:
 
 
 def denied(agent: Agent, tool: str, **arguments: Any) -> str:
-    with pytest.raises(ToolFailed) as caught:
-        agent.call(tool, **arguments)
-    assert caught.value.code == "POLICY_DENIED"
-    return str(caught.value)
+    return str(refused("POLICY_DENIED", agent.call, tool, **arguments))
 
 
 @pytest.fixture(scope="module")
@@ -252,9 +249,7 @@ def test_confirmation_is_asked_by_elicitation(state_dir: Path, mode: str):
     with Agent(state_dir, mode=mode, person=answer, **CONFIRM) as agent:
         assert agent.run("touch a && ls")["output"] == "a\n"
         for _ in range(2):
-            with pytest.raises(ToolFailed) as caught:
-                agent.run("touch b")
-            assert caught.value.code == "CONFIRMATION_DECLINED"
+            refused("CONFIRMATION_DECLINED", agent.run, "touch b")
         assert agent.run("touch a && ls")["output"] == "a\n"
         assert len(asked) == 4  # an answer is for one call
         assert "touch a && ls" in asked[0]
@@ -272,10 +267,8 @@ def test_answer_is_void_when_the_session_has_changed(state_dir: Path, mode: str)
     _, answer = person(meanwhile, "accept")
     with Agent(state_dir, mode=mode, person=answer, **CONFIRM) as agent, Agent(state_dir) as other:
         agent.call("create_session", name="a")
-        with pytest.raises(ToolFailed) as caught:
-            agent.run("touch x", session_id="a")
-        assert caught.value.code == "CONFIRMATION_DECLINED"
-        assert "void" in str(caught.value)
+        caught = refused("CONFIRMATION_DECLINED", agent.run, "touch x", session_id="a")
+        assert "void" in str(caught)
         assert agent.run("cd; ls x", session_id="a")["exit_code"] != 0
         assert agent.run("touch x; ls x", session_id="a")["exit_code"] == 0
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.behaviour.people.test_watching import drain, watching
 from tests.conftest import SLOW, TMUX
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
 from tests.kit.person import press
 
 EXAMPLES = Path(__file__).parents[2] / "scripts" / "examples"
@@ -62,12 +62,6 @@ def script(agent: Agent, example: str, *words: str, status: int = 0) -> str:
     assert done.returncode == status, done.stderr
     assert bool(done.stderr) == (status not in (0, 124))
     return done.stdout
-
-
-def code_of(agent: Agent, tool: str, **arguments: object) -> str:
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, **arguments)
-    return failed.value.code
 
 
 def panes(agent: Agent, field: str = "pane_id") -> list[str]:
@@ -273,7 +267,7 @@ def test_run_is_exact_after_a_script_typed(agent: Agent, name: str):
 def test_session_is_busy_while_a_script_s_command_runs(agent: Agent, name: str):
     script(agent, "type-line", name, "sleep 1000; echo theirs")
     eventually(lambda: agent.in_front(name) == "sleep 1000")
-    assert code_of(agent, "run", session_id=name, command="echo ours") == "SESSION_BUSY"
+    refused("SESSION_BUSY", agent.call, "run", session_id=name, command="echo ours")
     tmux(agent, "send-keys", "-t", f"={name}:", "C-c")
     assert agent.call("read", session_id=name, wait_for="ready")["outcome"] == "ready"
     assert agent.run("echo ours", session_id=name)["output"] == "ours\n"
@@ -439,7 +433,7 @@ def test_options_set_for_all_panes_make_none_ours(agent: Agent, name: str):
         assert rows(agent)[name]["exit_code"] == 3
         tmux(agent, "kill-session", "-t", f"={name}")
         assert agent.call("get_session", session_id=name)["mode"] == "lost"
-        assert code_of(agent, "run", session_id=name, command="echo x") == "SESSION_EXITED"
+        refused("SESSION_EXITED", agent.call, "run", session_id=name, command="echo x")
     finally:
         tmux(agent, "set-option", "-gu", "@tmuxmcp_id")
 
@@ -488,11 +482,11 @@ def test_respawned_pane_is_seen_with_its_new_program(agent: Agent, name: str):
     assert (facts["exited"], facts["healthy"], facts["foreground"]["command"]) == (False, True, "cat")
     assert facts["pid"] == facts["foreground"]["pid"]
     assert "respawn-pane" in facts["note"]
-    assert code_of(agent, "run", session_id=name, command="echo x") == "NOT_A_SHELL"
+    refused("NOT_A_SHELL", agent.call, "run", session_id=name, command="echo x")
     sent = agent.call("send", session_id=name, text="to cat", enter=True)["result"]
     assert (sent["outcome"], sent["content"].count("to cat\n")) == ("ready", 2)
     with Agent(agent.state_dir, "bash") as later:
-        assert code_of(later, "run", session_id=name, command="echo x") == "NOT_A_SHELL"
+        refused("NOT_A_SHELL", later.call, "run", session_id=name, command="echo x")
     gone = agent.call("destroy_session", session_id=name)
     assert (gone["exit_signal"], gone["survivors"]) == ("TERM", [])
     assert panes(agent) == []
@@ -502,7 +496,7 @@ def test_prompt_of_the_old_shell_is_not_the_new_program_s(agent: Agent, name: st
     agent.call("read", session_id=name, wait_for="ready")
     tmux(agent, "respawn-pane", "-k", "-t", f"={name}:", "exec cat")
     eventually(lambda: agent.call("get_session", session_id=name)["mode"] == "line_input")
-    assert code_of(agent, "run", session_id=name, command="echo x") == "NOT_A_SHELL"
+    refused("NOT_A_SHELL", agent.call, "run", session_id=name, command="echo x")
     assert "echo x" not in agent.call("read", session_id=name, since=0)["content"]
 
 
@@ -519,7 +513,7 @@ def test_respawned_without_a_command_it_has_ended(agent: Agent, name: str):
     tmux(agent, "respawn-pane", "-k", "-t", f"={name}:")
     eventually(lambda: agent.call("get_session", session_id=name)["exited"])
     assert agent.call("get_session", session_id=name)["exit_code"] == 127
-    assert code_of(agent, "run", session_id=name, command="echo x") == "SESSION_EXITED"
+    refused("SESSION_EXITED", agent.call, "run", session_id=name, command="echo x")
 
 
 def test_ended_session_respawned_by_a_script_lives_again(agent: Agent, name: str):
@@ -544,7 +538,7 @@ def test_name_that_a_tmux_session_has_is_in_use(agent: Agent, name: str):
     tmux(agent, "new-session", "-d", "-s", "theirs", "sleep", "1000")
     tmux(agent, "rename-session", "-t", f"={name}", "moved")
     for taken in ("theirs", "moved", name):
-        assert code_of(agent, "create_session", program="bash", name=taken) == "SESSION_EXISTS"
+        refused("SESSION_EXISTS", agent.call, "create_session", program="bash", name=taken)
     assert agent.run("echo here", session_id=name)["output"] == "here\n"
     assert set(rows(agent)) == {name}
     assert "theirs" in panes(agent, "session_name")
@@ -554,9 +548,9 @@ def test_session_without_its_id_is_lost_and_can_be_given_back(agent: Agent, name
     agent.run("echo kept", session_id=name)
     tmux(agent, "set-option", "-pu", "-t", f"={name}:", "@tmuxmcp_id")
     assert rows(agent)[name]["mode"] == "lost"
-    assert code_of(agent, "run", session_id=name, command="echo x") == "SESSION_EXITED"
+    refused("SESSION_EXITED", agent.call, "run", session_id=name, command="echo x")
     assert "kept" in agent.call("read", session_id=name, since=0)["content"]
-    assert code_of(agent, "create_session", program="bash", name=name) == "SESSION_EXISTS"
+    refused("SESSION_EXISTS", agent.call, "create_session", program="bash", name=name)
     tmux(agent, "set-option", "-p", "-t", f"={name}:", "@tmuxmcp_id", name)
     assert agent.run("echo back", session_id=name)["output"] == "back\n"
     assert "kept" in agent.call("read", session_id=name, since=0)["content"]
@@ -600,7 +594,7 @@ def test_keys_to_an_ended_session_do_no_harm(agent: Agent, name: str):
     tmux(agent, "send-keys", "-t", f"={name}:", "echo x", "Enter")
     tmux(agent, "copy-mode", "-t", f"={name}:")
     assert agent.call("get_session", session_id=name)["exit_code"] == 3
-    assert code_of(agent, "send", session_id=name, text="x") == "SESSION_EXITED"
+    refused("SESSION_EXITED", agent.call, "send", session_id=name, text="x")
     assert agent.call("read", session_id=name, view="screen")["exited"]
 
 

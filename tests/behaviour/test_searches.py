@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faces.cli.test_cli import own_command_line
-from tests.kit.agent import Agent, ToolFailed
+from tests.kit.agent import Agent, refused
 
 
 @pytest.fixture
@@ -67,9 +67,7 @@ def test_wrong_searches_are_refused(agent: Agent):
         ({"pattern": "x", "case": "i"}, "INVALID_ARGUMENT"),
         ({"pattern": "x", "session_id": "nobody"}, "SESSION_NOT_FOUND"),
     ]:
-        with pytest.raises(ToolFailed) as failed:
-            agent.call("search", **arguments)
-        assert failed.value.code == code
+        refused(code, agent.call, "search", **arguments)
 
 
 def test_session_that_ended_is_searched(agent: Agent):

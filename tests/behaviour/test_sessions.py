@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, until_exists
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.readiness import finding
 
@@ -43,13 +43,6 @@ def name(agent: Agent) -> Iterator[str]:
     session_id = agent.call("create_session", program="bash")["session_id"]
     yield session_id
     agent.call("destroy_session", session_id=session_id, force=True)
-
-
-def code_of(agent: Agent, tool: str, **arguments: object) -> str:
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, **arguments)
-    assert str(failed.value).startswith(failed.value.code + ": ")
-    return failed.value.code
 
 
 # ---- create, list, get, destroy ----------------------------------------------------------------
@@ -166,7 +159,7 @@ def test_list_has_a_row_for_each(agent: Agent, name: str):
     assert (gone["destroyed"], gone["exit_code"]) == (True, 4)
     assert gone["note"].startswith("Nothing ran in it any more. The program of session four ended with exit code 4 at ")
     assert agent.call("destroy_session", session_id="four")["note"].startswith("Nothing was done. ")
-    assert code_of(agent, "destroy_session", session_id="five") == "SESSION_NOT_FOUND"
+    refused("SESSION_NOT_FOUND", agent.call, "destroy_session", session_id="five")
 
 
 def test_fast_program_loses_nothing(agent: Agent):
@@ -431,7 +424,7 @@ def test_resize_changes_only_what_is_given(agent: Agent, name: str):
     assert agent.call("resize", session_id=name, cols=100)["rows"] == 24
     changed = agent.call("resize", session_id=name, scrollback_lines=7)
     assert (changed["rows"], changed["cols"], changed["scrollback_lines"]) == (24, 100, 7)
-    assert code_of(agent, "resize", session_id=name) == "INVALID_ARGUMENT"
+    refused("INVALID_ARGUMENT", agent.call, "resize", session_id=name)
 
 
 def test_scrollback_by_lines(agent: Agent, name: str):
@@ -588,10 +581,8 @@ def test_a_wrong_key_sends_nothing_at_all(agent: Agent, name: str):
 
 def test_a_line_too_long_for_a_line_reader_is_refused_not_cut(agent: Agent, name: str):
     agent.call("send", session_id=name, text="cat", enter=True)
-    with pytest.raises(ToolFailed) as failed:
-        agent.call("send", session_id=name, text="x" * 5000, enter=True)
-    assert failed.value.code == "INVALID_ARGUMENT"
-    assert "4095" in str(failed.value)
+    failed = refused("INVALID_ARGUMENT", agent.call, "send", session_id=name, text="x" * 5000, enter=True)
+    assert "4095" in str(failed)
     agent.call("send", session_id=name, key="C-c")
 
 
@@ -605,7 +596,7 @@ def test_input_to_an_ended_program_is_refused(agent: Agent):
         ("signal", {"signal": "INT"}),
         ("resize", {"rows": 30, "cols": 90}),
     ):
-        assert code_of(agent, tool, session_id="over", **arguments) == "SESSION_EXITED"
+        refused("SESSION_EXITED", agent.call, tool, session_id="over", **arguments)
     agent.call("destroy_session", session_id="over")
 
 

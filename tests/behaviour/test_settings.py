@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit import forks
-from tests.kit.agent import Agent, ToolFailed, eventually
+from tests.kit.agent import Agent, ToolFailed, eventually, refused
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings, load_with_origins
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.tmux.server import check_private_directory
@@ -94,9 +94,7 @@ def ended(agent: Agent) -> bool:
 
 def boxed(agent: Agent) -> bool:
     for tool, arguments in (("run_process", {"argv": ["true"]}), ("create_session", {})):
-        with pytest.raises(ToolFailed) as failed:
-            agent.call(tool, **arguments, cwd="~")
-        assert failed.value.code == "POLICY_DENIED"
+        refused("POLICY_DENIED", agent.call, tool, **arguments, cwd="~")
     ran = agent.call("run_process", argv=["grep", "NoNewPrivs", "/proc/self/status"])
     assert (ran["stdout"], ran["sandbox"] == "none") == ("NoNewPrivs:\t1\n", False)
     return agent.run("grep NoNewPrivs /proc/self/status")["output"] == "NoNewPrivs:\t1\n"

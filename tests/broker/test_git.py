@@ -7,11 +7,10 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.kit.agent import Agent, ToolFailed, an_agent
+from tests.kit.agent import Agent, an_agent, refused
 
 WHO = {"GIT_AUTHOR_NAME": "A. Person", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "C"}
 ENV = os.environ | WHO | {"GIT_COMMITTER_EMAIL": "c@example.org", "GIT_CONFIG_GLOBAL": "/dev/null"}
@@ -94,13 +93,6 @@ def agent() -> Iterator[Agent]:
         yield agent
 
 
-def refused(agent: Agent, code: str, tool: str, **arguments: Any) -> ToolFailed:
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, **arguments)
-    assert failed.value.code == code, failed.value
-    return failed.value
-
-
 def test_status_log_and_diff(agent: Agent, tmp_path: Path):
     top = made(tmp_path / "repository")
     (top / "kept").write_text("one\nzwei \N{LATIN SMALL LETTER U WITH DIAERESIS}\n")
@@ -152,21 +144,21 @@ def test_other_forms_of_repositories(agent: Agent, tmp_path: Path):
     assert (status["branch"], [each["path"] for each in status["files"]]) == ("other", ["kept"])
     git(tmp_path, "clone", "-q", "--bare", str(top), "bare")
     assert len(agent.call("git_log", path=str(tmp_path / "bare"))["commits"]) == 2
-    refused(agent, "INVALID_ARGUMENT", "git_status", path=str(tmp_path / "bare"))
+    refused("INVALID_ARGUMENT", agent.call, "git_status", path=str(tmp_path / "bare"))
 
 
 def test_mistakes_say_what_to_do(agent: Agent, tmp_path: Path):
     top = made(tmp_path / "top")
-    refused(agent, "FILE_NOT_FOUND", "git_status", path=str(tmp_path / "nowhere"))
-    assert "git init" in str(refused(agent, "INVALID_ARGUMENT", "git_status", path=str(tmp_path)))
-    assert "branch" in str(refused(agent, "INVALID_ARGUMENT", "git_log", path=str(top), ref="no-such"))
+    refused("FILE_NOT_FOUND", agent.call, "git_status", path=str(tmp_path / "nowhere"))
+    assert "git init" in str(refused("INVALID_ARGUMENT", agent.call, "git_status", path=str(tmp_path)))
+    assert "branch" in str(refused("INVALID_ARGUMENT", agent.call, "git_log", path=str(top), ref="no-such"))
     for ref in ("--output=x", "-p", "a\nb", " x"):
-        refused(agent, "INVALID_ARGUMENT", "git_diff", path=str(top), ref=ref)
+        refused("INVALID_ARGUMENT", agent.call, "git_diff", path=str(top), ref=ref)
     os.mkfifo(top / ".git" / "commondir")
     assert agent.call("git_status", path=str(top))["files"] == []
     (top / ".git" / "HEAD").unlink()
     os.mkfifo(top / ".git" / "HEAD")
-    refused(agent, "INVALID_ARGUMENT", "git_status", path=str(top))
+    refused("INVALID_ARGUMENT", agent.call, "git_status", path=str(top))
 
 
 @pytest.fixture
@@ -221,7 +213,7 @@ def test_a_hostile_repository_has_nothing_run_and_stays_as_it_is(agent: Agent, h
     canary.unlink(missing_ok=True)  # of this git, which is as everybody's
     assert digest(top) == before
     (objects / blob[:2] / blob[2:]).unlink()
-    refused(agent, "IO_ERROR", "git_diff", path=str(top))  # it is not fetched
+    refused("IO_ERROR", agent.call, "git_diff", path=str(top))  # it is not fetched
     assert not canary.exists(), canary.read_text()
     # That the traps work at all.
     subprocess.run(["git", "-C", str(top), "status"], env=ENV, check=False, capture_output=True)
@@ -238,10 +230,10 @@ def test_files_root_holds_for_all_of_a_repository(tmp_path: Path):
     with an_agent("--tools", "git", "--files-root", str(root)) as agent:
         assert agent.call("git_status", path="top")["root"] == str(top)
         for path in ("named", "linked", "shared", str(elsewhere), ".."):
-            refused(agent, "PATH_OUTSIDE_ROOT", "git_log", path=path)
+            refused("PATH_OUTSIDE_ROOT", agent.call, "git_log", path=path)
 
 
 def test_without_git_it_says_what_to_install(tmp_path: Path):
     top = made(tmp_path / "top")
     with an_agent("--tools", "git", "--env", f"PATH={tmp_path}") as agent:
-        assert "apt install git" in str(refused(agent, "PROGRAM_NOT_FOUND", "git_status", path=str(top)))
+        assert "apt install git" in str(refused("PROGRAM_NOT_FOUND", agent.call, "git_status", path=str(top)))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_git import git, made, refused
-from tests.kit.agent import Agent, ToolFailed, an_agent
+from tests.broker.test_git import git, made
+from tests.kit.agent import Agent, ToolFailed, an_agent, refused
 from tmuxmcp.machine.sandbox import landlock
 
 SECRET = "CANARY"
@@ -232,7 +232,7 @@ def test_no_link_leads_out(agent: Agent, root: Path, outside: Path, kind: str):
     if "module" not in kind:
         calls += [("git_log", {}), ("git_log", {"ref": commit}), ("git_diff", {"ref": commit})]
     for tool, arguments in calls:
-        assert SECRET not in str(refused(agent, "PATH_OUTSIDE_ROOT", tool, path=str(top), **arguments))
+        assert SECRET not in str(refused("PATH_OUTSIDE_ROOT", agent.call, tool, path=str(top), **arguments))
 
 
 def test_what_lies_beneath_the_root_is_read_by_whatever_links(agent: Agent, root: Path):

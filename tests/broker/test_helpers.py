@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.agent import Agent, an_agent, eventually, refused
 
 HOSTILE = "tab\there :q! \"'|<CR><Esc>dG\nif x:\n    \\<C-c> \N{LATIN SMALL LETTER U WITH DIAERESIS}\n  !sh # $(id)"
 """Text that would be keys, commands or a string's end."""
@@ -35,24 +34,17 @@ def opened(agent: Agent, command: str, mode: str) -> None:
     assert seen["result"]["mode"] == mode, seen
 
 
-def refused(agent: Agent, code: str, tool: str, **arguments: Any) -> ToolFailed:
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, **arguments)
-    assert failed.value.code == code, failed.value
-    return failed.value
-
-
 def test_nothing_is_typed_into_another_program(agent: Agent):
     agent.run("true")
     for start, mode in (("true", "shell_prompt"), ("cat", "line_input"), ("read -s x", "password")):
         opened(agent, start, mode)
         before = agent.call("read", view="screen")["content"]
-        refused(agent, "WRONG_MODE", "editor_action", action="save_quit")
-        refused(agent, "WRONG_MODE", "pager_action", action="search", text="rm -r")
+        refused("WRONG_MODE", agent.call, "editor_action", action="save_quit")
+        refused("WRONG_MODE", agent.call, "pager_action", action="search", text="rm -r")
         assert agent.call("read", view="screen")["content"] == before
         agent.call("send", key="C-c", wait_for="ready")
     opened(agent, "less /etc/services", "pager")
-    refused(agent, "WRONG_MODE", "editor_action", action="quit")
+    refused("WRONG_MODE", agent.call, "editor_action", action="quit")
     assert agent.call("pager_action", action="quit")["mode"] == "shell_prompt"
 
 
@@ -70,7 +62,7 @@ def test_an_editor_inserts_goes_saves_and_quits(agent: Agent, tmp_path: Path, st
         agent.call("send", key="0", read="none")
     assert "tab" in act("insert", text=HOSTILE)["content"]
     for wrong in ("\x1b:q!", "\x03", "\x9b1A"):
-        refused(agent, "INVALID_ARGUMENT", "editor_action", action="insert", text=wrong)
+        refused("INVALID_ARGUMENT", agent.call, "editor_action", action="insert", text=wrong)
     assert path.read_text() == "one\ntwo\nthree\n"
     kept = act("quit")
     assert kept["mode"] == "editor"  # there are changes
@@ -87,7 +79,7 @@ def test_text_goes_into_nothing_but_an_open_command_line(agent: Agent, tmp_path:
     path.write_text("one\n")
     opened(agent, f"nano {path}", "editor")
     agent.call("send", key="C-w", wait_for="ready")  # nano asks what to search
-    refused(agent, "WRONG_MODE", "editor_action", action="insert", text="no")
+    refused("WRONG_MODE", agent.call, "editor_action", action="insert", text="no")
     agent.call("send", key="C-c", wait_for="ready")
     assert agent.call("editor_action", action="quit")["mode"] == "shell_prompt"
     opened(agent, f"vim -u NONE -M {path}", "editor")
@@ -115,14 +107,14 @@ def test_a_pager_turns_searches_and_quits(agent: Agent, tmp_path: Path, start: s
     assert "line 30\n" in first["content"]
     assert "line 10\n" in agent.call("pager_action", action="prev")["content"]
     if start.startswith("more"):
-        refused(agent, "UNSUPPORTED", "pager_action", action="search", text="mark")
+        refused("UNSUPPORTED", agent.call, "pager_action", action="search", text="mark")
         assert agent.call("pager_action", action="quit")["mode"] == "shell_prompt"
         return
     assert "line 70 !mark" in agent.call("pager_action", action="search", text="!mark")["content"]
     agent.call("send", text="/half", wait_for="ready")
-    refused(agent, "WRONG_MODE", "pager_action", action="next")  # it asks what to search
+    refused("WRONG_MODE", agent.call, "pager_action", action="next")  # it asks what to search
     agent.call("send", keys=["C-u", "C-u"], wait_for="ready")
-    refused(agent, "INVALID_ARGUMENT", "pager_action", action="search", text="a\n!sh")
+    refused("INVALID_ARGUMENT", agent.call, "pager_action", action="search", text="a\n!sh")
     assert agent.call("pager_action", action="quit")["mode"] == "shell_prompt"
     eventually(lambda: agent.run("echo ok")["output"] == "ok\n")
 
@@ -132,6 +124,6 @@ def test_a_shell_that_comes_to_the_front_meanwhile_gets_nothing(agent: Agent, tm
     (tmp_path / "rc").write_text("set nocompatible\nnnoremap : :q!<CR>\n")
     agent.run("PS1=:")
     opened(agent, f"vim -u {tmp_path}/rc {tmp_path}/file", "editor")
-    refused(agent, "TMUX_ERROR", "editor_action", action="save_quit")
+    refused("TMUX_ERROR", agent.call, "editor_action", action="save_quit")
     assert agent.call("read", view="screen")["content"].splitlines()[-1] == ":"
     assert not (tmp_path / "file").exists()

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.conftest import end_server
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.agent import Agent, an_agent, eventually, refused
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +20,6 @@ def agent() -> Iterator[Agent]:
     options = ("--tools", "core,process,files", "--max-wait-ms", "4000")
     with an_agent(*options, EDITOR="ed", GITHUB_TOKEN="geheim", STRANGE="1") as opened:
         yield opened
-
-
-def code_of(agent: Agent, tool: str, **arguments: object) -> str:
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, **arguments)
-    return failed.value.code
 
 
 # ---- processes ----------------------------------------------------------------------------------
@@ -113,7 +107,7 @@ def test_what_it_leaves_running_is_ended_and_told(agent: Agent):
     ],
 )
 def test_errors_of_processes(agent: Agent, code: str, arguments: dict[str, object]):
-    assert code_of(agent, "run_process", **arguments) == code
+    refused(code, agent.call, "run_process", **arguments)
 
 
 def test_text_is_cleaned_for_a_model_and_the_result_exact(agent: Agent):
@@ -215,13 +209,13 @@ def test_names_that_are_not_utf8_are_listed(rooted: Agent):
     ],
 )
 def test_errors_of_files(rooted: Agent, code: str, tool: str, arguments: dict[str, object]):
-    assert code_of(rooted, tool, **arguments) == code
+    refused(code, rooted.call, tool, **arguments)
 
 
 @pytest.mark.parametrize("path", ["a\0b", "", "x" * 5000])
 def test_what_is_no_path_is_told(rooted: Agent, path: str):
     for tool, more in (("read_file", {}), ("write_file", {"data": "x"}), ("list_directory", {})):
-        assert code_of(rooted, tool, path=path, **more) == "INVALID_ARGUMENT"
+        refused("INVALID_ARGUMENT", rooted.call, tool, path=path, **more)
     assert rooted.call("list_directory", path=".", limit=1)["count"] >= 0
 
 
@@ -236,7 +230,7 @@ def test_policy_judges_a_relative_path_where_it_is_opened():
         )
         try:
             with Agent(Path(directory), "--config", str(config)) as agent:
-                assert code_of(agent, "read_file", path="secret") == "POLICY_DENIED"
-                assert code_of(agent, "read_file", path="a\0b") == "INVALID_ARGUMENT"
+                refused("POLICY_DENIED", agent.call, "read_file", path="secret")
+                refused("INVALID_ARGUMENT", agent.call, "read_file", path="a\0b")
         finally:
             end_server(Path(directory))

@@ -13,7 +13,7 @@ import anyio
 import psutil
 import pytest
 
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.agent import Agent, an_agent, eventually, refused
 from tests.machine.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.programs import r2
@@ -36,15 +36,8 @@ def agent() -> Iterator[Agent]:
 def r2_id(agent: Agent) -> Iterator[str]:
     r2_id = agent.call("r2_open", path="/bin/true")["r2_id"]
     yield r2_id
-    if r2_id in str(refused(agent, "SESSION_NOT_FOUND", "r2_close", r2_id="r2_none")).partition("Open:")[2]:
+    if r2_id in str(refused("SESSION_NOT_FOUND", agent.call, "r2_close", r2_id="r2_none")).partition("Open:")[2]:
         agent.call("r2_close", r2_id=r2_id)
-
-
-def refused(agent: Agent, code: str, tool: str, **arguments: Any) -> ToolFailed:
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, **arguments)
-    assert failed.value.code == code, failed.value
-    return failed.value
 
 
 def running(path: str) -> list[psutil.Process]:
@@ -73,10 +66,10 @@ def test_answers_are_exact(agent: Agent, r2_id: str):
     assert text("?e " + "a" * 3990)["text"] == "a" * 3990 + "\n"
     assert agent.call("r2_cmdj", r2_id=r2_id, command="pxj 4 @ 0")["json"] == [0x7F, 0x45, 0x4C, 0x46]
     assert agent.call("r2_cmdj", r2_id=r2_id, command="ij")["json"]["bin"]["bits"] == 64
-    assert "begins with" in str(refused(agent, "INVALID_ARGUMENT", "r2_cmdj", r2_id=r2_id, command="?e no"))
-    refused(agent, "RESOURCE_LIMIT", "r2_cmdj", r2_id=r2_id, command="ij", max_bytes=100)
+    assert "begins with" in str(refused("INVALID_ARGUMENT", agent.call, "r2_cmdj", r2_id=r2_id, command="?e no"))
+    refused("RESOURCE_LIMIT", agent.call, "r2_cmdj", r2_id=r2_id, command="ij", max_bytes=100)
     assert agent.call("r2_close", r2_id=r2_id) == {"closed": True}
-    refused(agent, "SESSION_NOT_FOUND", "r2_cmd", r2_id=r2_id, command="i")
+    refused("SESSION_NOT_FOUND", agent.call, "r2_cmd", r2_id=r2_id, command="i")
 
 
 @needs_r2
@@ -86,16 +79,16 @@ def test_what_takes_too_long_or_quits_is_gone(agent: Agent, tmp_path: Path):
     slow = agent.call("r2_open", path=file)["r2_id"]
     assert running(file)
     begun = time.monotonic()
-    assert "ended" in str(refused(agent, "TIMEOUT", "r2_cmd", r2_id=slow, command="!sleep 60", timeout_ms=300))
+    assert "ended" in str(refused("TIMEOUT", agent.call, "r2_cmd", r2_id=slow, command="!sleep 60", timeout_ms=300))
     assert time.monotonic() - begun < 10
     eventually(lambda: not running(file))
-    refused(agent, "SESSION_NOT_FOUND", "r2_cmd", r2_id=slow, command="i")
+    refused("SESSION_NOT_FOUND", agent.call, "r2_cmd", r2_id=slow, command="i")
     quits = agent.call("r2_open", path=file)["r2_id"]
-    assert "has ended" in str(refused(agent, "IO_ERROR", "r2_cmd", r2_id=quits, command="q"))
-    refused(agent, "SESSION_NOT_FOUND", "r2_close", r2_id=quits)
-    refused(agent, "IO_ERROR", "r2_open", path=file, args=["-v"])  # says its version, and ends
+    assert "has ended" in str(refused("IO_ERROR", agent.call, "r2_cmd", r2_id=quits, command="q"))
+    refused("SESSION_NOT_FOUND", agent.call, "r2_close", r2_id=quits)
+    refused("IO_ERROR", agent.call, "r2_open", path=file, args=["-v"])  # says its version, and ends
     opened = [agent.call("r2_open", path=file)["r2_id"] for _ in range(4)]
-    assert opened[0] in str(refused(agent, "RESOURCE_LIMIT", "r2_open", path=file))
+    assert opened[0] in str(refused("RESOURCE_LIMIT", agent.call, "r2_open", path=file))
     for each in opened:
         agent.call("r2_close", r2_id=each)
     eventually(lambda: not running(file))
@@ -188,15 +181,15 @@ async def test_it_runs_inside(
 
 
 def test_commands_and_paths_that_are_none(agent: Agent, tmp_path: Path):
-    refused(agent, "FILE_NOT_FOUND", "r2_open", path=str(tmp_path / "none"))
+    refused("FILE_NOT_FOUND", agent.call, "r2_open", path=str(tmp_path / "none"))
     for path in (str(tmp_path), "", "a\0"):
-        refused(agent, "INVALID_ARGUMENT", "r2_open", path=path)
+        refused("INVALID_ARGUMENT", agent.call, "r2_open", path=path)
     os.mkfifo(tmp_path / "pipe")
-    refused(agent, "INVALID_ARGUMENT", "r2_open", path=str(tmp_path / "pipe"))
-    refused(agent, "INVALID_ARGUMENT", "r2_open", path="/bin/true", args=["\0"])
+    refused("INVALID_ARGUMENT", agent.call, "r2_open", path=str(tmp_path / "pipe"))
+    refused("INVALID_ARGUMENT", agent.call, "r2_open", path="/bin/true", args=["\0"])
     for command in ("", " ", "i\nq", "i\0", "i\r", "a" * 4001):
-        refused(agent, "INVALID_ARGUMENT", "r2_cmd", r2_id="r2_none", command=command)
-    assert "None is open" in str(refused(agent, "SESSION_NOT_FOUND", "r2_cmd", r2_id="r2_none", command="i"))
+        refused("INVALID_ARGUMENT", agent.call, "r2_cmd", r2_id="r2_none", command=command)
+    assert "None is open" in str(refused("SESSION_NOT_FOUND", agent.call, "r2_cmd", r2_id="r2_none", command="i"))
 
 
 def test_files_root_holds_and_without_a_program_it_says_what_to_install(tmp_path: Path):
@@ -206,8 +199,8 @@ def test_files_root_holds_and_without_a_program_it_says_what_to_install(tmp_path
     (root / "linked").symlink_to("/bin/true")
     with an_agent("--tools", "r2", "--files-root", str(root), "--env", f"PATH={tmp_path}") as agent:
         for path in ("linked", "/bin/true", "../root2"):
-            refused(agent, "PATH_OUTSIDE_ROOT", "r2_open", path=path)
-        assert "Install radare2" in str(refused(agent, "PROGRAM_NOT_FOUND", "r2_open", path="program"))
+            refused("PATH_OUTSIDE_ROOT", agent.call, "r2_open", path=path)
+        assert "Install radare2" in str(refused("PROGRAM_NOT_FOUND", agent.call, "r2_open", path="program"))
 
 
 def test_an_answer_is_json_of_bounded_depth():

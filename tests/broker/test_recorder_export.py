@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.agent import Agent, ToolFailed, an_agent
+from tests.kit.agent import Agent, an_agent, refused
 from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import FilmMarker, FilmOutput
 from tmuxmcp.terminal.film.player import Player
@@ -49,9 +49,7 @@ def test_an_agent_exports_its_session(agent: Agent, tmp_path: Path) -> None:
     ]
     assert b"1\r\n2\r\n3\r\n" in b"".join(each.data for each in moments if isinstance(each, FilmOutput))
     for path, code in ((made, "INVALID_ARGUMENT"), (tmp_path / "no" / "x", "FILE_NOT_FOUND")):
-        with pytest.raises(ToolFailed) as failed:
-            agent.call("export_recording", path=str(path))
-        assert failed.value.code == code
+        refused(code, agent.call, "export_recording", path=str(path))
     kept = agent.call("export_recording", command=-1, format="jsonl")["path"]
     assert Path(kept).parent.name == "recordings"
     lines = [json.loads(line) for line in Path(kept).read_text().splitlines()]
@@ -67,9 +65,7 @@ def test_an_earlier_session_of_a_name_is_exported(agent: Agent) -> None:
     for generation, words in ((1, "old"), (2, "new")):
         told = agent.call("export_recording", session_id="again", generation=generation, command=-1, format="txt")
         assert Path(told["path"]).read_text() == f"the {words} one\n"
-    with pytest.raises(ToolFailed) as failed:
-        agent.call("export_recording", session_id="again", generation=3)
-    assert failed.value.code == "SESSION_NOT_FOUND"
+    refused("SESSION_NOT_FOUND", agent.call, "export_recording", session_id="again", generation=3)
 
 
 def test_a_film_has_what_tmux_showed_right_after_another_size(agent: Agent, tmp_path: Path) -> None:

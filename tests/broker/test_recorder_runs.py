@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import until_exists
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import Film, FilmExit, FilmInput, FilmMarker, FilmOutput
@@ -42,12 +42,6 @@ def printed(film: Film) -> bytes:
 
 def labels(film: Film) -> list[str]:
     return [each.label for each in film.moments if isinstance(each, FilmMarker)]
-
-
-def code_of(agent: Agent, tool: str, **arguments: Any) -> str:
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, **arguments)
-    return failed.value.code
 
 
 def closed(agent: Agent, name: str) -> dict[str, Any]:
@@ -111,7 +105,7 @@ def test_other_forms_are_made_beside_the_log(agent: Agent, format: str) -> None:
 
 def test_a_recording_runs_or_it_does_not(agent: Agent) -> None:
     name = session_of(agent, "states")
-    assert code_of(agent, "stop_recording", session_id=name) == "RECORDING_STATE"
+    refused("RECORDING_STATE", agent.call, "stop_recording", session_id=name)
     agent.call("start_recording", session_id=name)
     with pytest.raises(ToolFailed, match="stop_recording ends that one") as failed:
         agent.call("start_recording", session_id=name)
@@ -128,13 +122,13 @@ def test_a_recording_runs_or_it_does_not(agent: Agent) -> None:
 def test_a_place_that_cannot_be_had_fails_at_the_start(agent: Agent, tmp_path: Path) -> None:
     name, there = session_of(agent, "places"), tmp_path / "there"
     there.write_text("theirs")
-    assert code_of(agent, "start_recording", session_id=name, path=str(there)) == "INVALID_ARGUMENT"
-    assert code_of(agent, "start_recording", session_id=name, path=str(tmp_path / "no" / "x")) == "FILE_NOT_FOUND"
+    refused("INVALID_ARGUMENT", agent.call, "start_recording", session_id=name, path=str(there))
+    refused("FILE_NOT_FOUND", agent.call, "start_recording", session_id=name, path=str(tmp_path / "no" / "x"))
     assert there.read_text() == "theirs"
     other = session_of(agent, "places-too")
     path = str(tmp_path / "x.cast")
     agent.call("start_recording", session_id=name, path=path)
-    assert code_of(agent, "start_recording", session_id=other, path=path) == "INVALID_ARGUMENT"
+    refused("INVALID_ARGUMENT", agent.call, "start_recording", session_id=other, path=path)
     assert agent.call("stop_recording", session_id=name)["path"] == path
     assert not directory_of(agent, other).recording.exists()
 
@@ -198,7 +192,7 @@ def test_a_session_that_ends_closes_its_recording(agent: Agent, tmp_path: Path) 
     assert b"last\r\n" in printed(film)
     assert [each.exit_code for each in film.moments if isinstance(each, FilmExit)] == [3]
     assert agent.call("stop_recording", session_id=name)["path"] == str(path)  # what became of it can be asked for
-    assert code_of(agent, "start_recording", session_id=name) == "SESSION_EXITED"
+    refused("SESSION_EXITED", agent.call, "start_recording", session_id=name)
     told = [json.loads(line) for line in directory_of(agent, name).events.read_text().splitlines()]
     assert [each["state"] for each in told if each["event"] == "recording"] == ["running", "saved"]
 
@@ -282,7 +276,7 @@ def test_a_path_outside_of_the_root_is_refused(state_dir: Path, tmp_path: Path) 
     root, beside = tmp_path / "root", tmp_path / "beside.cast"
     root.mkdir()
     with Agent(state_dir, "bash", "--tools", "all", TMUXMCP_FILES_ROOT=str(root)) as agent:
-        assert code_of(agent, "start_recording", path=str(beside)) == "PATH_OUTSIDE_ROOT"
+        refused("PATH_OUTSIDE_ROOT", agent.call, "start_recording", path=str(beside))
         assert not beside.exists()
         agent.call("start_recording", path="inside.cast")
         agent.run("echo one")

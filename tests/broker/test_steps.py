@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, ToolFailed, an_agent, audit_lines
+from tests.kit.agent import Agent, an_agent, audit_lines, refused
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +118,8 @@ def test_exit_codes_of_commands_that_are_waited_for(agent: Agent, session: str):
 )
 def test_a_wrong_step_has_none_typed(agent: Agent, wrong: dict[str, Any], code: str, why: str):
     before = agent.call("get_session")["output_bytes"]
-    with pytest.raises(ToolFailed) as failed:
-        agent.call("send", steps=[line("echo never"), wrong])
-    assert failed.value.code == code
-    assert why in str(failed.value)
+    failed = refused(code, agent.call, "send", steps=[line("echo never"), wrong])
+    assert why in str(failed)
     assert agent.call("get_session")["output_bytes"] == before
 
 
@@ -136,16 +134,12 @@ def test_a_wrong_step_has_none_typed(agent: Agent, wrong: dict[str, Any], code: 
     ids=["text", "timeout_ms", "many", "texts"],
 )
 def test_what_is_no_list_of_steps_is_refused(agent: Agent, arguments: dict[str, Any], why: str):
-    with pytest.raises(ToolFailed) as failed:
-        agent.call("send", **arguments)
-    assert failed.value.code == "INVALID_ARGUMENT"
-    assert why in str(failed.value)
+    failed = refused("INVALID_ARGUMENT", agent.call, "send", **arguments)
+    assert why in str(failed)
 
 
 def test_all_texts_together_are_bounded(agent: Agent):
-    with pytest.raises(ToolFailed) as failed:
-        agent.call("send", steps=[{"text": "x" * 600_000}] * 2)
-    assert failed.value.code == "RESOURCE_LIMIT"
+    refused("RESOURCE_LIMIT", agent.call, "send", steps=[{"text": "x" * 600_000}] * 2)
 
 
 def test_a_text_client_sees_how_each_ended(agent: Agent, session: str):
@@ -169,9 +163,7 @@ def test_a_rule_and_the_audit_see_each_step(tmp_path: Path):
         sent = [each for each in audit_lines(agent.state_dir) if each["tool"] == "send"]
         assert [(each["outcome"], each["error_code"]) for each in sent] == [("ok", None), ("denied", "POLICY_DENIED")]
         assert len({each["call_id"] for each in sent}) == 1
-        with pytest.raises(ToolFailed) as failed:
-            agent.call("send", steps=[line("rm -r nothing"), line("echo two")])
-        assert failed.value.code == "POLICY_DENIED"
+        refused("POLICY_DENIED", agent.call, "send", steps=[line("rm -r nothing"), line("echo two")])
         assert json.dumps(sent).count("nothing") == 0
 
 

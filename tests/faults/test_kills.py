@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import SLOW, TMUX
 from tests.faults.flood import BEGIN, is_prefix, is_whole, write_program
-from tests.kit.agent import Agent, ToolFailed, eventually
+from tests.kit.agent import Agent, eventually, refused
 
 KILLS = 20 if os.environ.get("TMUXMCP_TEST_MANY") else 7
 ADOPTED_S = 2.0
@@ -125,9 +125,7 @@ def test_killed_tmux_leaves_lost_sessions_with_exact_prefixes(state_dir: Path, t
         assert wait.result(20 * SLOW).structured_content["exited"], "it waited for what cannot come"
         for seed, log in enumerate(logs):
             assert is_prefix(log.read_bytes(), seed)
-        with pytest.raises(ToolFailed) as failed:
-            agent.call("send", session_id="idle", text="x")
-        assert failed.value.code == "SESSION_EXITED"
+        refused("SESSION_EXITED", agent.call, "send", session_id="idle", text="x")
         eventually(lambda: not named_in([str(program)]))
         eventually(lambda: not [p for p in named_in([f"{state_dir}/sessions"]) if p.pid != agent.server.pid])
         made = agent.call("create_session", program="bash", ready_timeout_ms=int(10_000 * SLOW))

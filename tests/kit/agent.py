@@ -79,19 +79,23 @@ class ToolFailed(Exception):
         self.error = error
 
 
+def refused(code: str | tuple[str, ...], call: Callable[..., object], *given: Any, **named: Any) -> ToolFailed:
+    """Make a call that is refused with this code, or with one of these; give what it says."""
+    with pytest.raises(ToolFailed) as failed:
+        call(*given, **named)
+    assert failed.value.code in ((code,) if isinstance(code, str) else code), failed.value
+    assert str(failed.value).startswith(f"{failed.value.code}: ")
+    return failed.value
+
+
 def refused_for_good(call: Callable[[], object]) -> ToolFailed:
     """Why it is NOT_A_SHELL; SESSION_BUSY as long as what waits for input does something for itself at that moment."""
-    found: list[ToolFailed] = []
 
-    def refused() -> bool:
-        with pytest.raises(ToolFailed) as failed:
-            call()
-        found.append(failed.value)
-        assert failed.value.code in ("NOT_A_SHELL", "SESSION_BUSY")
-        return failed.value.code == "NOT_A_SHELL"
+    def for_good() -> ToolFailed | None:
+        failed = refused(("NOT_A_SHELL", "SESSION_BUSY"), call)
+        return failed if failed.code == "NOT_A_SHELL" else None
 
-    eventually(refused)
-    return found[-1]
+    return eventually(for_good)
 
 
 @contextmanager

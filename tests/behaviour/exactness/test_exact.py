@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
+from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused, refused_for_good
 from tests.kit.exactness import BASH, THROUGH_OTHERS
 
 SOON_MS = int(1000 * SLOW)
@@ -199,9 +199,7 @@ def test_a_command_killed_by_a_signal(agent: Agent, shell: Callable[..., dict]):
 
 def test_an_open_quote(shell: Callable[..., dict]):
     for unfinished in ("echo 'open", 'echo "open', "cat <<END\nx", "for i in 1 2; do", "echo $((1 +", "if true; then"):
-        with pytest.raises(ToolFailed) as failed:
-            shell(unfinished)
-        assert failed.value.code == "INCOMPLETE_COMMAND"
+        refused("INCOMPLETE_COMMAND", shell, unfinished)
         assert shell("echo usable")["output"] == "usable\n"
 
 
@@ -634,11 +632,9 @@ def test_a_name_that_a_program_gives_itself_has_no_blanks_around_it(agent: Agent
 def test_busy_says_what_runs_and_since_when(agent: Agent, shell: Callable[..., dict]):
     first = shell("sleep 30", timeout_ms=SOON_MS)
     assert (first["outcome"], first["completed"], first["exit_code"]) == ("timeout", False, None)
-    with pytest.raises(ToolFailed) as failed:
-        shell("echo no")
-    assert failed.value.code == "SESSION_BUSY"
-    assert "sleep 30" in str(failed.value)
-    assert failed.value.error["details"]["since"].startswith("20")
+    failed = refused("SESSION_BUSY", shell, "echo no")
+    assert "sleep 30" in str(failed)
+    assert failed.error["details"]["since"].startswith("20")
     agent.call("send", session_id=first["session_id"], key="C-c")
     assert shell("echo free")["output"] == "free\n"
 
@@ -669,9 +665,7 @@ def test_exit_in_the_shell(agent: Agent):
     assert (result["outcome"], result["exit_code"]) == ("exited", 9)
     facts = agent.call("get_session", session_id=made["session_id"])
     assert (facts["exited"], facts["exit_code"], facts["mode"]) == (True, 9, "exited")
-    with pytest.raises(ToolFailed) as failed:
-        agent.run("echo no", session_id=made["session_id"])
-    assert failed.value.code == "SESSION_EXITED"
+    refused("SESSION_EXITED", agent.run, "echo no", session_id=made["session_id"])
 
 
 def test_a_shell_that_ends_before_the_command_begins_gives_it_no_status(agent: Agent, tmp_path: Path):
@@ -773,10 +767,8 @@ def test_a_second_run_in_the_same_session_is_refused_at_once(agent: Agent, shell
     call = {"command": f"{until_exists(go)}; echo done", "session_id": session}
     first = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
     eventually(lambda: agent.in_front(session).startswith("sh -c until"))
-    with pytest.raises(ToolFailed) as failed:
-        shell("echo no")
-    assert failed.value.code == "SESSION_BUSY"
-    assert f"until test -e {go}" in str(failed.value)
+    failed = refused("SESSION_BUSY", shell, "echo no")
+    assert f"until test -e {go}" in str(failed)
     go.touch()
     assert first.result(10 * SLOW).structured_content["output"] == "done\n"
 

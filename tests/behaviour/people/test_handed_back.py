@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.people.test_takeover import HELD_OFF, commands, events, refused, tmuxmcp, type_as_person
+from tests.behaviour.people.test_takeover import HELD_OFF, commands, events, refused_as_taken, tmuxmcp, type_as_person
 from tests.conftest import TMUX
 from tests.kit.agent import Agent, ToolFailed, audit_lines, eventually
 from tests.kit.person import PREFIX, Person
@@ -119,7 +119,7 @@ def test_killed_servers_forget_nothing(agent: Agent, state_dir: Path):
 
 def test_who_attaches_to_take_holds_it_and_gives_it_back_by_a_key(agent: Agent, attach: Callable[..., Person]):
     person = attach("--take", "held")
-    assert refused(agent, "send", text="x")["via"] == "attach"
+    assert refused_as_taken(agent, "send", text="x")["via"] == "attach"
     person.type(b"echo by hand\r")
     commands(agent, 1)
     person.type(PREFIX + b"g")
@@ -167,7 +167,7 @@ def test_without_tmux_own_word_a_server_notices_who_is_gone(
     subprocess.run([*tmux, "set-option", "-p", "-t", "=held:", "@tmuxmcp_held_at", "1"], check=True)
     taken, text = option(state_dir, "taken"), option(state_dir, "taken").split("-", 1)[1]
     subprocess.run([*tmux, "set-option", "-p", "-t", "=held:", "@tmuxmcp_taken", f"1000-{text}"], check=True)
-    assert refused(agent, "send", text="x"), f"who took it ({taken}) is there, and has just typed"
+    assert refused_as_taken(agent, "send", text="x"), f"who took it ({taken}) is there, and has just typed"
     person.kill()
     agent.call("send", session_id="held", text="x", wait_for="none")
     assert events(agent, "given_back")[-1]["reason"] == "detach"
@@ -192,7 +192,7 @@ def test_who_only_watches_gives_nothing_back(agent: Agent, attach: Callable[...,
         return not watcher.attached
 
     eventually(left)
-    assert refused(agent, "send", text="x")
+    assert refused_as_taken(agent, "send", text="x")
 
 
 def test_another_key_is_a_setting(state_dir: Path, attach: Callable[..., Person]):
@@ -276,7 +276,7 @@ def test_killed_servers_type_nothing_into_what_a_person_took_in_the_middle(
     person.type(b"echo by hand\r")
     with Agent(state_dir, "bash") as later:
         for tool, arguments in HELD_OFF:
-            refused(later, tool, **arguments)
+            refused_as_taken(later, tool, **arguments)
         person.kill()
         free(later)
         handed = told(later, "list_commands")
@@ -289,7 +289,7 @@ def test_what_a_person_holds_is_neither_adopted_nor_ended_for_being_idle(agent: 
     tmuxmcp(agent, "take", "held")
     type_as_person(agent, "dash", "Enter")
     with Agent(state_dir, "bash", TMUXMCP_IDLE_TIMEOUT_S="0.5") as other:
-        refused(other, "run", command="echo no")
+        refused_as_taken(other, "run", command="echo no")
         facts = other.call("get_session", session_id="held")
         assert (facts["ended"], [each["kind"] for each in facts["levels"]]) == (None, ["bash"])
         eventually(lambda: other.call("get_session", session_id="idle")["ended"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.behaviour.people.test_takeover import HELD_OFF, events, refused, tmuxmcp
+from tests.behaviour.people.test_takeover import HELD_OFF, events, refused_as_taken, tmuxmcp
 from tests.kit.agent import Agent, ToolFailed, audit_lines, eventually
 
 
@@ -24,7 +24,7 @@ def test_what_is_paused_is_not_typed_into(agent: Agent):
     assert tmuxmcp(agent, "pause", "held") == {"paused": ["held"], "all": False}
     assert agent.run("echo other", session_id="")["output"] == "other\n"
     for tool, arguments in HELD_OFF:
-        assert refused(agent, tool, **arguments)["by"] == "pause"
+        assert refused_as_taken(agent, tool, **arguments)["by"] == "pause"
     assert agent.call("get_session", session_id="held")["taken_over"]["by"] == "pause"
     assert tmuxmcp(agent, "resume", "held") == {"resumed": ["held"], "all": False}
     answer = agent.run("echo yes", session_id="held")
@@ -49,7 +49,7 @@ def test_all_holds_for_sessions_made_later_and_for_the_next_server(agent: Agent,
                 again.call("send", session_id=name, text="x")
             assert (failed.value.code, failed.value.error["details"]["by"]) == ("SESSION_TAKEN", "pause")
         assert tmuxmcp(again, "resume", "held", status=1) == {"resumed": [], "all": False}
-        refused(again, "send", text="x")
+        refused_as_taken(again, "send", text="x")
         tmuxmcp(again, "pause", "held")
         tmuxmcp(again, "resume", "--all")
         assert again.run("echo yes", session_id="held")["output"] == "yes\n"
@@ -72,7 +72,7 @@ def test_what_runs_in_a_session_resumes_nothing(agent: Agent, state_dir: Path):
     tmuxmcp(agent, "pause", "--all")
     answer = agent.call("read", wait_for="pattern", pattern="PERMISSION_DENIED", timeout_ms=20000)
     assert answer["outcome"] == "matched"
-    refused(agent, "send", text="x")
+    refused_as_taken(agent, "send", text="x")
 
 
 @pytest.mark.parametrize("words", [[], ["--all", "held"], ["none"]])

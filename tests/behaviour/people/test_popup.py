@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.conftest import TMUX
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.agent import Agent, an_agent, eventually, refused
 from tests.kit.asking import Asked, Person, read_line, run
 
 SECRET = "hunter2-battery-staple"
@@ -95,9 +95,7 @@ def test_a_person_types_what_is_asked_where_they_are(agent: Agent, threads: Thre
     person.type("\r")
     person.sees(CLOSED)
     assert agent.call("get_session", session_id="a")["taken_over"]
-    with pytest.raises(ToolFailed) as failed:
-        agent.call("send", session_id="a", text="no")
-    assert failed.value.code == "SESSION_TAKEN"
+    refused("SESSION_TAKEN", agent.call, "send", session_id="a", text="no")
     person.type("by hand\r")
     eventually(lambda: agent.call("get_session", session_id="a")["mode"] == "shell_prompt")
     assert asked.waits
@@ -188,19 +186,16 @@ def becomes_offered(agent: Agent, asked: str) -> None:
     eventually(lambda: offered(agent) == asked)
 
 
-def refused(agent: Agent, command: str) -> str:
+def question_of(agent: Agent, command: str) -> str:
     """The id of the question, which stays where no call waits for its answer."""
-    with pytest.raises(ToolFailed) as failed:
-        agent.run(command, session_id="a")
-    assert failed.value.code == "POLICY_DENIED"
-    return str(failed.value.error["details"]["confirmation"])
+    return str(refused("POLICY_DENIED", agent.run, command, session_id="a").error["details"]["confirmation"])
 
 
 def test_what_an_agent_may_do_is_settled_in_the_popup(agent: Agent, person: Person):
-    asked = refused(agent, "touch x '#(id)'")
+    asked = question_of(agent, "touch x '#(id)'")
     person.sees(f"a asks: C-b a, or tmuxmcp answer {asked}")
     for said, still_asks in [("", True), ("n", False), ("y", False), ("s", False)]:
-        asked = refused(agent, "touch x '#(id)'")
+        asked = question_of(agent, "touch x '#(id)'")
         becomes_offered(agent, asked)
         person.seen = ""
         person.type(KEY)
@@ -219,7 +214,7 @@ def test_what_an_agent_may_do_is_settled_in_the_popup(agent: Agent, person: Pers
 
 
 def test_a_popup_closes_when_its_question_is_answered_elsewhere(agent: Agent, person: Person):
-    asked = refused(agent, "touch x")
+    asked = question_of(agent, "touch x")
     opens(person)
     person.sees("leaves it open")
     person.seen = ""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, ToolFailed, audit_lines, eventually, run_command_line
+from tests.kit.agent import Agent, audit_lines, eventually, refused, run_command_line
 
 HELD_OFF: list[tuple[str, dict[str, Any]]] = [
     ("run", {"command": "echo no"}),
@@ -38,12 +38,9 @@ def tmuxmcp(agent: Agent, verb: str, *words: str, status: int = 0) -> Any:
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 
-def refused(agent: Agent, tool: str, **arguments: Any) -> dict[str, Any]:
+def refused_as_taken(agent: Agent, tool: str, **arguments: Any) -> dict[str, Any]:
     """The details with which it is SESSION_TAKEN."""
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, session_id="held", **arguments)
-    assert failed.value.code == "SESSION_TAKEN", failed.value
-    return failed.value.error["details"]
+    return refused("SESSION_TAKEN", agent.call, tool, session_id="held", **arguments).error["details"]
 
 
 def events(agent: Agent, kind: str) -> list[dict[str, Any]]:
@@ -55,7 +52,7 @@ def test_what_is_taken_is_not_typed_into_until_it_is_given_back(agent: Agent):
     taken = tmuxmcp(agent, "take", "held")["taken_over"]
     before = agent.call("read", session_id="held", view="screen")["content"]
     for tool, arguments in HELD_OFF:
-        assert refused(agent, tool, **arguments).items() >= {**taken, "via": "cli"}.items()
+        assert refused_as_taken(agent, tool, **arguments).items() >= {**taken, "via": "cli"}.items()
     facts = agent.call("get_session", session_id="held")
     assert (facts["taken_over"], facts["rows"], facts["mode"]) == (taken, 24, "shell_prompt")
     assert agent.call("read", session_id="held", view="screen")["content"] == before
@@ -85,8 +82,8 @@ def test_a_lease_that_anybody_set_in_tmux_holds_as_well(agent: Agent):
     """It is checked where it is typed, whatever the server has seen of it."""
     tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "set-option", "-p", "-t", "=held:", "@tmuxmcp_taken"]
     subprocess.run([*tmux, "by hand"], check=True)
-    assert refused(agent, "send", text="x")["by"] == "unknown"
-    assert refused(agent, "send", text="x")["by"] == "unknown"
+    assert refused_as_taken(agent, "send", text="x")["by"] == "unknown"
+    assert refused_as_taken(agent, "send", text="x")["by"] == "unknown"
     subprocess.run(["-pu" if word == "-p" else word for word in tmux], check=True)
     assert agent.run("echo yes", session_id="held")["output"] == "yes\n"
     subprocess.run([*tmux, "by hand"], check=True)
@@ -99,7 +96,7 @@ def test_what_runs_in_a_session_does_not_give_it_back(agent: Agent):
     code = f"{sys.executable} -m tmuxmcp release --state-dir {agent.state_dir} held"
     ran = agent.run(f"cd {Path.cwd()}; {code}")
     assert (ran["exit_code"], "PERMISSION_DENIED" in ran["output"]) == (4, True), ran
-    refused(agent, "send", text="x")
+    refused_as_taken(agent, "send", text="x")
 
 
 def type_as_person(agent: Agent, *keys: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, TMUX
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
+from tests.kit.agent import Agent, an_agent, eventually, refused, refused_for_good
 from tests.kit.steps import PATH, Terminal, first, keys, line, missing, over
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.sandbox.sandbox import best
@@ -392,9 +392,7 @@ def test_run_types_nothing_into_a_tmux_inside(agent: Agent, inner: dict[str, str
     try:
         come(agent, terminal, r"in\$")
         terminal.step(first("fullscreen"))
-        with pytest.raises(ToolFailed) as refused:
-            agent.run("echo hi", session_id=terminal.id)
-        assert refused.value.code in ("NOT_A_SHELL", "SESSION_BUSY")
+        refused(("NOT_A_SHELL", "SESSION_BUSY"), agent.run, "echo hi", session_id=terminal.id)
         assert "echo" not in terminal.step(first("fullscreen"))["content"]
     finally:
         terminal.close()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.behaviour.ssh.test_ssh_sessions import LONG, end, make, send
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, ToolFailed, eventually, refused_for_good
+from tests.kit.agent import Agent, ToolFailed, eventually, refused, refused_for_good
 from tests.kit.sshd import LINUX, PASSWORD, Box, an_agent_near
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness.kernel import InputWait, Verdict
@@ -62,9 +62,7 @@ def test_what_runs_there_asks_and_is_answered(agent: Agent, box: Box):
         got = run(agent, made, "read -rs -p 'Word? ' x; echo got $x")
         assert (got["outcome"], got["mode"], got["completed"]) == ("ready", "password", False), got
         assert "asks for a secret" in got["note"]
-        with pytest.raises(ToolFailed) as refused:
-            run(agent, made, "echo no")
-        assert refused.value.code in ("SESSION_BUSY", "NOT_A_SHELL")
+        refused(("SESSION_BUSY", "NOT_A_SHELL"), run, agent, made, "echo no")
         got = send(agent, made, "apple", wait_for="command")
         assert (got["outcome"], got["command"]["exit_code"]) == ("command", 0), got
         assert "got apple\n" in agent.call("read", session_id=made["session_id"], command=-1)["content"]
@@ -265,9 +263,7 @@ def test_ssh_from_there_is_adopted_only_when_asked(agent: Agent, box: Box):
         got = send(agent, made, f"{words} {box.user()}box", wait_for="pattern", pattern=r"\$ $")
         assert got["content"].rstrip().endswith("$"), got
         agent.call("read", session_id=made["session_id"], wait_for="idle", idle_ms=700, timeout_ms=LONG)
-        with pytest.raises(ToolFailed) as refused:
-            run(agent, made, "echo no")
-        assert refused.value.code in ("NOT_A_SHELL", "SESSION_BUSY")
+        refused(("NOT_A_SHELL", "SESSION_BUSY"), run, agent, made, "echo no")
         got = run(agent, made, "echo $((6*7))", adopt="yes")
         assert (got["output"], got["shell"]["level"], got["shell"]["host"]) == ("42\n", 2, None), got
         got = run(agent, made, "exit 5")
@@ -307,9 +303,7 @@ def test_nothing_is_typed_into_what_took_the_shell_s_place_there(agent: Agent, b
 
         before = printed()
         for adopt in ("auto", "no"):
-            with pytest.raises(ToolFailed) as refused:
-                run(agent, made, "echo typed", adopt=adopt)
-            assert refused.value.code in ("NOT_A_SHELL", "SESSION_BUSY")
+            refused(("NOT_A_SHELL", "SESSION_BUSY"), run, agent, made, "echo typed", adopt=adopt)
         assert printed() == before  # it would show what it reads
     finally:
         end(agent, made)

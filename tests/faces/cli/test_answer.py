@@ -15,7 +15,17 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import ANEW, Agent, ToolFailed, an_agent, audit_lines, command_line, eventually, run_command_line
+from tests.kit.agent import (
+    ANEW,
+    Agent,
+    ToolFailed,
+    an_agent,
+    audit_lines,
+    command_line,
+    eventually,
+    refused,
+    run_command_line,
+)
 from tests.kit.asking import Asked, Person, read_line, run
 from tmuxmcp.gate.confirmations import Confirmations
 
@@ -187,9 +197,7 @@ def test_a_person_types_until_the_key(agent: Agent, threads: ThreadPoolExecutor,
         person.type("\r")
         person.sees("read -r x")  # the session's screen
         eventually(lambda: agent.call("get_session", session_id="a")["taken_over"])
-        with pytest.raises(ToolFailed) as failed:
-            agent.call("send", session_id="a", text="no")
-        assert failed.value.code == "SESSION_TAKEN"
+        refused("SESSION_TAKEN", agent.call, "send", session_id="a", text="no")
         person.type("by hand\r")
         eventually(lambda: agent.call("get_session", session_id="a")["mode"] == "shell_prompt")
         assert asked.waits
@@ -327,9 +335,7 @@ def test_who_answers_first_counts(state_dir: Path, threads: ThreadPoolExecutor, 
         if typed == "y":
             assert ran.result(20 * SLOW)["exit_code"] == 0
         else:
-            with pytest.raises(ToolFailed) as failed:
-                ran.result(20 * SLOW)
-            assert failed.value.code == "CONFIRMATION_DECLINED"
+            refused("CONFIRMATION_DECLINED", ran.result, 20 * SLOW)
         answered.set()
         assert "nothing waits" in run(agent)
 
@@ -352,10 +358,8 @@ def test_an_answer_is_void_in_another_session_of_that_name(state_dir: Path):
     with Agent(state_dir, "bash", TMUXMCP_POLICY=POLICY) as agent:
         for _ in range(2):
             agent.call("create_session", program="bash", name="a")
-            with pytest.raises(ToolFailed) as denied:
-                agent.run("touch x", session_id="a")
-            assert denied.value.code == "POLICY_DENIED"
-            Confirmations(state_dir).grant(denied.value.error["details"]["confirmation"])
+            denied = refused("POLICY_DENIED", agent.run, "touch x", session_id="a")
+            Confirmations(state_dir).grant(denied.error["details"]["confirmation"])
             agent.call("destroy_session", session_id="a", force=True)
 
 
@@ -363,9 +367,7 @@ def test_nobody_is_asked_about_a_session_that_is_taken(state_dir: Path):
     with Agent(state_dir, "bash", TMUXMCP_POLICY=POLICY) as agent:
         agent.call("create_session", program="bash", name="a")
         run_command_line(state_dir, "take", "a")
-        with pytest.raises(ToolFailed) as taken:
-            agent.run("touch x", session_id="a")
-        assert taken.value.code == "SESSION_TAKEN"
+        refused("SESSION_TAKEN", agent.run, "touch x", session_id="a")
         assert not list(Confirmations(state_dir).all())
 
 
@@ -395,23 +397,21 @@ def test_agreed_for_a_session_is_for_one_rule_and_caller_there(state_dir: Path):
     ]
     own = {"TMUXMCP_POLICY": json.dumps(rules)}
 
-    def refused(agent: Agent, command: str, session: str = "a") -> bool:
-        with pytest.raises(ToolFailed) as failed:
-            agent.run(command, session_id=session)
-        return failed.value.code == "POLICY_DENIED"
+    def denied(command: str, session: str = "a") -> ToolFailed:
+        return refused("POLICY_DENIED", agent.run, command, session_id=session)
 
     with Agent(state_dir, "bash", **own) as agent:
         for name in ("a", "b"):
             agent.call("create_session", program="bash", name=name)
-        assert refused(agent, "touch x")
+        assert denied("touch x")
         with Person(agent, question(agent)) as person:
             person.sees("s: allow for this session")
             person.type("s\r")
             assert person.ends() == 0
         for command in ("touch x", "touch y; touch z"):
             assert agent.run(command, session_id="a")["exit_code"] == 0
-        assert refused(agent, "touch y && mkdir d"), "another rule asks"
-        assert refused(agent, "touch x", "b")
+        assert denied("touch y && mkdir d"), "another rule asks"
+        assert denied("touch x", "b")
         agent.call("destroy_session", session_id="a", force=True)
         agent.call("create_session", program="bash", name="a")
-        assert refused(agent, "touch x"), "another session of that name"
+        assert denied("touch x"), "another session of that name"
