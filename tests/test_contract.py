@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 import tmuxmcp
-from tests.kit.agent import Agent, an_agent
+from tests.kit.agent import Agent, agent_of_file
 from tests.kit.cases import for_each
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.errors import all_errors
@@ -182,11 +181,7 @@ SETTINGS: dict[str, Any] = {
 COMMANDS = "serve demo new run send read list view attach watch kill log history search doctor install config"
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    """One server for the whole file."""
-    with an_agent("--tools", "all", "--max-wait-ms", "20000", "bash") as agent:
-        yield agent
+agent = agent_of_file("--tools", "all", "--max-wait-ms", "20000", "bash")
 
 
 # ---- the tables ----------------------------------------------------------------------------------

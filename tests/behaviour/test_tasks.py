@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, an_agent
+from tests.kit.agent import Agent, agent_of_file
 from tests.kit.steps import CLEAN, PATH, missing
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
@@ -24,10 +24,7 @@ GIT = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash", PATH=PATH) as agent:
-        yield agent
+agent = agent_of_file("bash", PATH=PATH)
 
 
 class Task:

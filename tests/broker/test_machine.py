@@ -12,14 +12,11 @@ import psutil
 import pytest
 
 from tests.conftest import end_server
-from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.agent import Agent, agent_of_file, eventually, refused
 
-
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    options = ("--tools", "core,process,files", "--max-wait-ms", "4000")
-    with an_agent(*options, EDITOR="ed", GITHUB_TOKEN="geheim", STRANGE="1") as opened:
-        yield opened
+agent = agent_of_file(
+    "--tools", "core,process,files", "--max-wait-ms", "4000", EDITOR="ed", GITHUB_TOKEN="geheim", STRANGE="1"
+)
 
 
 # ---- processes ----------------------------------------------------------------------------------

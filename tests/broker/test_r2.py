@@ -13,7 +13,7 @@ import anyio
 import psutil
 import pytest
 
-from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.agent import Agent, agent_of_file, an_agent, eventually, refused
 from tests.machine.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.programs import r2
@@ -26,10 +26,7 @@ needs_r2 = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("--tools", "r2") as agent:
-        yield agent
+agent = agent_of_file("--tools", "r2")
 
 
 @pytest.fixture

@@ -10,14 +10,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, an_agent, audit_lines, refused
+from tests.kit.agent import Agent, agent_of_file, an_agent, audit_lines, refused
 
-
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash") as agent:
-        agent.run("PS1='$ '; true")
-        yield agent
+agent = agent_of_file("bash", first="PS1='$ '; true")
 
 
 @pytest.fixture

@@ -109,6 +109,24 @@ def an_agent(*arguments: str, **options: Any) -> Iterator[Agent]:
         yield agent
 
 
+def agent_of_file(*arguments: str, first: str = "", **options: Any) -> Any:
+    """Make the fixture `agent`: one server for all tests of the file in which it stands.
+
+    Args:
+        arguments, options: as `Agent` takes them.
+        first: a command that is run before the tests, in the default session.
+    """
+
+    @pytest.fixture(scope="module")
+    def agent() -> Iterator[Agent]:
+        with an_agent(*arguments, **options) as agent:
+            if first:
+                agent.run(first)
+            yield agent
+
+    return agent
+
+
 class Agent:
     """One client and its server process."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, TMUX, a_state_dir, no_first_run
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.agent import Agent, ToolFailed, agent_of_file, eventually
 
 FILES = {"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}
 
@@ -21,10 +21,7 @@ Made = tuple[str, dict]
 Make = Callable[..., Made]
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("sh") as agent:
-        yield agent
+agent = agent_of_file("sh")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
-from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused, refused_for_good
+from tests.kit.agent import Agent, ToolFailed, agent_of_file, eventually, refused, refused_for_good
 from tests.kit.exactness import BASH, THROUGH_OTHERS
 
 SOON_MS = int(1000 * SLOW)
@@ -23,10 +23,7 @@ LONG_MS = int(15_000 * SLOW)
 """Time in which a command that does little is over, also on a busy machine."""
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash") as agent:
-        yield agent
+agent = agent_of_file("bash")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from tests import conftest
-from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.agent import Agent, agent_of_file, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.launch.shells import bash, record
 
@@ -38,10 +38,7 @@ def quoted(text: bytes, program: str) -> str:
     return "$'" + "".join(f"\\x{byte:02x}" for byte in text) + "'"
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("sh") as agent:
-        yield agent
+agent = agent_of_file("sh")
 
 
 class Shell:

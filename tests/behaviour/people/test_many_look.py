@@ -24,7 +24,7 @@ import pytest
 
 from tests.behaviour.people.test_watching import watching
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.agent import Agent, agent_of_file, eventually
 from tests.kit.crowd import crowd, person
 
 SIZES = [(10, 4), (200, 60), (500, 200)]
@@ -53,11 +53,7 @@ sys.stdout.write("\\x1b[?1049l")
 """
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    """One server for all: each test has sessions of its own."""
-    with an_agent("bash") as agent:
-        yield agent
+agent = agent_of_file("bash")
 
 
 def viewers(agent: Agent, session: str) -> list[dict[str, Any]]:

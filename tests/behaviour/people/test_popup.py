@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.conftest import TMUX
-from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.agent import Agent, agent_of_file, eventually, refused
 from tests.kit.asking import Asked, Person, read_line, run
 
 SECRET = "hunter2-battery-staple"
@@ -20,11 +20,7 @@ CLOSED = "\x1b[K\r\n\x1b[K\r\n"
 """Rows that tmux draws from edge to edge: no popup is before them."""
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Agent]:
-    """One server for the whole file."""
-    with an_agent("bash", TMUXMCP_POLICY=POLICY) as agent:
-        yield agent
+server = agent_of_file("bash", TMUXMCP_POLICY=POLICY)
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.agent import Agent, agent_of_file, eventually
 from tests.kit.steps import CLEAN, PATH, Case, Step, Terminal, first, keys, line, missing, over
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness import tty
@@ -275,10 +274,7 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash", PATH=PATH) as agent:
-        yield agent
+agent = agent_of_file("bash", PATH=PATH)
 
 
 @pytest.fixture

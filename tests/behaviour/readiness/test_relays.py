@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, TMUX
-from tests.kit.agent import Agent, an_agent, eventually, refused, refused_for_good
+from tests.kit.agent import Agent, agent_of_file, eventually, refused, refused_for_good
 from tests.kit.steps import PATH, Terminal, first, keys, line, missing, over
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.sandbox.sandbox import best
@@ -85,10 +85,7 @@ TYPE_THERE = {"expect", "pty"}
 """Relays that may type there by themselves: `run` adopts nothing behind them unasked."""
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash", PATH=PATH) as agent:
-        yield agent
+agent = agent_of_file("bash", PATH=PATH)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.kit.agent import (
     ANEW,
     Agent,
     ToolFailed,
-    an_agent,
+    agent_of_file,
     audit_lines,
     command_line,
     eventually,
@@ -32,11 +32,7 @@ from tmuxmcp.gate.confirmations import Confirmations
 SECRET = "hunter2-correct-horse"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Agent]:
-    """One server for the whole file."""
-    with an_agent("bash") as agent:
-        yield agent
+server = agent_of_file("bash")
 
 
 @pytest.fixture
