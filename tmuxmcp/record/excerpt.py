@@ -15,7 +15,8 @@ from itertools import count
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.record.log import BEGINNING_BYTES, LOG_READ_BYTES, Place, Places, RawLog
 from tmuxmcp.terminal.emulator.redraw import shortened
-from tmuxmcp.terminal.text.plain import EDITING, PlainText, ends_full_screen, needs_grid, plain
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE
+from tmuxmcp.terminal.text.plain import EDITING, PlainText, ends_full_screen, needs_grid, plain, style_behind
 
 CLEANED_WHOLE_BYTES = 2 * 1024 * 1024
 """Bytes: a stretch up to this is cleaned as a whole (20-40 ms), so that a long progress bar becomes its one line."""
@@ -227,17 +228,16 @@ class LogReader:
     def _clean(self, data: bytes, place: Place) -> PlainText:
         data = place.cut + data
         row = self._places.row_of(place, self.cols, self.rows) if needs_grid(data) else 0
-        version = self._places.version
-        if self._colours:
-            from tmuxmcp.terminal.text.plain import ansi
-
-            style, inside = place.style, place.inside
-            text = ansi(
-                data, self.cols, self.rows, col=place.col, row=row or 0, inside=inside, style=style, version=version
-            )
-        else:
-            inside = place.inside
-            text = plain(data, self.cols, self.rows, col=place.col, row=row or 0, inside=inside, version=version)
+        text = plain(
+            data,
+            self.cols,
+            self.rows,
+            col=place.col,
+            row=row or 0,
+            inside=place.inside,
+            style=place.style,
+            version=self._places.version,
+        )
         if row is None and not place.inside and _TO_ROW.search(data) and not _ALL_DRAWN_ANEW.search(data):
             return _between_blank_rows(text)
         return text
@@ -300,7 +300,7 @@ class LogReader:
 
     def _last(self, start: int, end: int, budget: int, since: int) -> tuple[PlainText, int]:
         """The longest end that fits, and where it begins; `since`: what began to draw before counts for nothing."""
-        before = Place()
+        before = Place(style=PLAIN_STYLE if self._colours else None)
 
         def clean(data: bytes, cut: int) -> PlainText:
             return self._clean(data[cut:], self._place_after(data[:cut], before))
@@ -321,12 +321,10 @@ class LogReader:
 
     def _place_after(self, data: bytes, before: Place) -> Place:
         """The place behind some bytes, at a line's end or within what is drawn."""
-        inside = ends_full_screen(data, before.inside)
-        if not self._colours:
-            return Place(inside=inside)
-        from tmuxmcp.terminal.text.plain import style_behind
-
-        return Place(inside=inside, style=style_behind(data, before.style, inside=before.inside))
+        style = before.style
+        if style is not None:
+            style = style_behind(data, style, inside=before.inside)
+        return Place(inside=ends_full_screen(data, before.inside), style=style)
 
 
 def _between_blank_rows(text: PlainText) -> PlainText:
