@@ -29,8 +29,9 @@ from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.levels import LevelScan
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
-from tmuxmcp.sessions.screens import ShownScreen, shown_by
+from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.emulator.sheet import LONGEST_SEQUENCE, last_shape
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.snapshot import Snapshot

@@ -31,8 +31,9 @@ from tmuxmcp.sessions.commands import shell_is_back
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
 from tmuxmcp.sessions.look import Look, Looks, Scan
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import ShownScreen, all_logged, shown_by
+from tmuxmcp.sessions.screens import all_logged, shown_by
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.text.unechoed import Echo
 
