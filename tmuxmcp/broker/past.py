@@ -10,14 +10,13 @@ import anyio
 from tmuxmcp.broker import views
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import seconds_of
+from tmuxmcp.contract.call import joined_notes, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.readiness import finding
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.screens import screen_at
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell.typed import joined_notes
 from tmuxmcp.terminal.emulator.capture import NOTHING_SHOWN, KnownRows, ShownScreen
 from tmuxmcp.terminal.emulator.redraw import sgr
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cells, Doubt, Snapshot, runs

@@ -8,7 +8,7 @@ from typing import Literal
 from tmuxmcp.broker import past, views
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
+from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call, joined_notes
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import SCREEN_VIEWS, View, conditions
@@ -26,7 +26,6 @@ from tmuxmcp.sessions.screens import ScreenChange, Screens, change, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import typed
 from tmuxmcp.shell.startup import start_up
-from tmuxmcp.shell.typed import joined_notes
 from tmuxmcp.terminal.emulator.capture import NOTHING_SHOWN
 from tmuxmcp.tmux.panes import Pane
 
@@ -413,11 +412,13 @@ def clamp(settings: BrokerSettings, timeout_ms: int) -> tuple[int, int | None]:
 
 def notes(session: Session, start: int, end: int, *more: str | None) -> str | None:
     """All that is to be said of a result, which covers the log between two offsets."""
-    found = [note for note in (session.take_notice(), *more) if note]
-    gaps = session.gaps(start, end) if end > start else []
-    if gaps:
-        found.append(f"Output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted.")
-    return " ".join(found) or None
+    return joined_notes(session.take_notice(), *more, lost_note(session, start, end) if end > start else None)
+
+
+def lost_note(session: Session, start: int, end: int) -> str | None:
+    """That output was lost between two offsets, if it was."""
+    where = ", ".join(map(str, session.gaps(start, end)))
+    return f"Output was lost at offset {where}: its recording was interrupted." if where else None
 
 
 def cursor_of(pane: Pane | None) -> r.CursorPosition | None:

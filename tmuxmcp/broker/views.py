@@ -13,12 +13,13 @@ from typing import Any
 import anyio
 
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import joined_notes
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.record.excerpt import Excerpt, LogReader
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell.typed import RunOutcome, joined_notes
+from tmuxmcp.shell.typed import RunOutcome
 from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.emulator.redraw import ansi_row, byte_length, numbered, shortened
 from tmuxmcp.terminal.text.plain import begun_full_screen, unfinished_character
