@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -15,7 +16,8 @@ from benchmarks.budgets import Row
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.search import search
-from tmuxmcp.terminal.text.plain import ansi, plain
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE
+from tmuxmcp.terminal.text.plain import plain
 
 LINE = b"2026-01-01 INFO some module: request 12345 took 17 ms\r\n"
 COLOURED = b"\x1b[1;32m2026-01-01\x1b[0m INFO \x1b[36msome module\x1b[0m: request 12345 took 17 ms\r\n"
@@ -70,7 +72,7 @@ def colouring(quick: bool) -> list[Row]:
         pieces = [data[at : at + LOG_READ_BYTES] for at in range(0, len(data), LOG_READ_BYTES)]
         ours, floor = (
             len(data) / 1e6 / seconds(lambda clean=clean, pieces=pieces: [clean(piece, 80, 24) for piece in pieces], 5)
-            for clean in (ansi, plain)
+            for clean in (partial(plain, style=PLAIN_STYLE), plain)
         )
         note = f"{floor / ours:.1f} times the time of plain text"
         rows.append(Row(f"text in colours, {name}", ours, "MB/CPU-s", floor, "", True, note))

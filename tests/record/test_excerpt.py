@@ -20,7 +20,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.log import STYLE_BYTES, Place, Places, RawLog
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE
-from tmuxmcp.terminal.text.plain import ansi, ends_full_screen, plain, unfinished_character
+from tmuxmcp.terminal.text.plain import ends_full_screen, plain, unfinished_character
 
 MARKER = 160
 MARKED = re.compile(r"\[\.\.\. ([\d,]+) bytes left out; read since=(\d+) gives them \.\.\.\]\n")
@@ -414,7 +414,7 @@ def test_pieces_of_lines_have_the_colours_of_the_whole(data: bytes) -> None:
     with reader_of(data) as reader:
         coloured, cut = reader.coloured(), data.find(b"\n") + 1
         pieces = [coloured.from_start(0, cut, 10_000), coloured.both_ends(cut, len(data), 100_000)]
-    assert "".join(piece.text for piece in pieces) == ansi(data, 80).text
+    assert "".join(piece.text for piece in pieces) == plain(data, 80, style=PLAIN_STYLE).text
 
 
 @settings(deadline=None)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tmuxmcp.sessions.screens import Screens, ShownScreen, change
+from tmuxmcp.sessions.screens import Screens, change
+from tmuxmcp.terminal.emulator.capture import ShownScreen
 
 
 def shown(*lines: str, cursor: tuple[int, int, bool] = (0, 0, True), rows: int = 4) -> ShownScreen:

@@ -20,8 +20,9 @@ from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.film.formats import as_jsonl
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE
 from tmuxmcp.terminal.text.logtext import as_ansi, as_txt
-from tmuxmcp.terminal.text.plain import ansi, plain
+from tmuxmcp.terminal.text.plain import plain
 
 
 def film(*moments: FilmEvent, created_at: float = 0.0) -> Film:
@@ -59,7 +60,7 @@ def test_what_is_drawn_over_and_over_is_there_once(size: int) -> None:
 @given(STYLED)
 def test_colours_go_on_from_line_to_line(data: bytes) -> None:
     made = b"".join(as_ansi(in_pieces(data, list(range(0, 90, 3))))).decode()
-    assert made.split("\n") == ansi(data, 20, 4).text.split("\n")
+    assert made.split("\n") == plain(data, 20, 4, style=PLAIN_STYLE).text.split("\n")
 
 
 @given(st.binary(max_size=120), CUTS)

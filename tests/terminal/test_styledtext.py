@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -20,10 +21,11 @@ from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 from tmuxmcp.terminal.text import styledtext
-from tmuxmcp.terminal.text.plain import ansi, plain, style_behind
+from tmuxmcp.terminal.text.plain import plain, style_behind
 from tmuxmcp.terminal.text.styledtext import StyleLetters
 from tmuxmcp.terminal.text.textscreen import TextScreen
 
+ansi = partial(plain, style=PLAIN_STYLE)
 SGR = re.compile(r"\x1b\[[0-9;:]*m")
 CUT = re.compile(r"\x1b(?!\[[0-9;:]*m)")
 RED, GREEN = Style(fg=1), Style(fg=2)

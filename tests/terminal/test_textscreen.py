@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.kit.cases import for_each
 from tests.kit.streams import LINES_ONLY, MOVES_ABOUT, MOVES_BACK, Token, text_stream
 from tests.terminal.conftest import Panes, RealTmux, trimmed
-from tmuxmcp.terminal.text.plain import Cleaner, StyledCleaner, parts
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE
+from tmuxmcp.terminal.text.plain import Cleaner, parts
 from tmuxmcp.terminal.text.textscreen import TextScreen
 from tmuxmcp.terminal.widths import clusters, text_width
 
@@ -201,7 +202,7 @@ def expanded(line: str) -> str:
 def clean_text(data: bytes, rows: int, row: int) -> list[str]:
     """The lines of clean text, which is the same with styles and without."""
     text = "".join([part.text for part in parts(data, COLS, rows, cleaner=Cleaner(COLS, rows, row))])
-    styled = StyledCleaner(COLS, rows, row)
+    styled = Cleaner(COLS, rows, row, style=PLAIN_STYLE)
     assert text == "".join([str(part.text) for part in parts(data, COLS, rows, cleaner=styled)])
     return trimmed([expanded(line) for line in text.split("\n")])
 

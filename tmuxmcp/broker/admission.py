@@ -18,7 +18,7 @@ import anyio
 import tmuxmcp
 from tmuxmcp import __version__
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
+from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call, joined_notes
 from tmuxmcp.contract.errors import ResourceLimit, TmuxMcpError, Unsupported
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.requests import Read, Wait
@@ -108,7 +108,7 @@ class Admission:
         if not near or "note" not in type(result).model_fields:
             return result
         warning = f"{' and '.join(near)} of this client go on at once: more are refused (max_calls)."
-        return result.model_copy(update={"note": " ".join(filter(None, (getattr(result, "note", None), warning)))})
+        return result.model_copy(update={"note": joined_notes(getattr(result, "note", None), warning)})
 
 
 # ---- A span of OpenTelemetry for each operation ----------------------------------------------------------------------

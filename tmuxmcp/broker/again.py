@@ -20,7 +20,7 @@ from tmuxmcp.broker.reading import Reading, has_read
 from tmuxmcp.broker.views import output_of
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, joined_notes
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained, SessionNotFound, TimedOut, TmuxMcpError
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.results import Result
@@ -203,7 +203,7 @@ def result(kind: type[R], noted: NotedCall) -> R:
     assert noted.result is not None
     values = {name: value for name, value in noted.result.items() if name in kind.model_fields}
     if noted.result.get("left_out"):
-        values["note"] = " ".join(filter(None, (values.get("note"), RESULT_LEFT_OUT)))
+        values["note"] = joined_notes(values.get("note"), RESULT_LEFT_OUT)
     return kind.model_validate({**values, "replayed": True})
 
 

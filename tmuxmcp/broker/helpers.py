@@ -21,9 +21,10 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, begin
 from tmuxmcp.contract.errors import InvalidArgument, Unsupported, WrongMode
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.sessions.screens import ShownScreen, shown_by
+from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.sequence import Text, one_newline
+from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import InputLeftover

@@ -10,14 +10,14 @@ import anyio
 from tmuxmcp.broker import views
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import seconds_of
+from tmuxmcp.contract.call import joined_notes, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.readiness import finding
 from tmuxmcp.sessions import commandresults
-from tmuxmcp.sessions.screens import NOTHING_SHOWN, ShownScreen, screen_at
+from tmuxmcp.sessions.screens import screen_at
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.emulator.capture import KnownRows
+from tmuxmcp.terminal.emulator.capture import NOTHING_SHOWN, KnownRows, ShownScreen
 from tmuxmcp.terminal.emulator.redraw import sgr
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cells, Doubt, Snapshot, runs
 from tmuxmcp.terminal.widths import OLDEST_VERSION
@@ -90,11 +90,10 @@ async def read(session: Session, asked: q.Read) -> r.ReadResult:
     moment = await _moment(session, asked)
     snapshot = await screen_of(session, moment)
     shown = shown_of(snapshot)
-    piece = views.screen(shown, asked.format, asked.max_bytes, moment.offset)
+    found = replace(views.screen(shown, asked.format, asked.max_bytes, moment.offset), approximate=snapshot.approximate)
     row, col, visible = shown.cursor
     return r.ReadResult(
         session_id=session.id,
-        view="screen",
         outcome="immediate",
         evidence=None,
         mode=None,
@@ -107,17 +106,9 @@ async def read(session: Session, asked: q.Read) -> r.ReadResult:
         title=None if Doubt.TITLE in snapshot.state.doubts else views.title(snapshot.title),
         matched=None,
         waited_ms=0,
-        has_new_content=False,
-        truncated=piece.truncated,
-        omitted_bytes=piece.omitted_bytes,
-        next_offset=piece.next_offset,
-        lines=len(piece.text.splitlines()),
         time=moment.ms,
-        sanitized=piece.sanitized,
-        approximate=snapshot.approximate,
-        highlights=views.highlights(shown),
-        note=" ".join(filter(None, (moment.note, piece.note))) or None,
-        content=piece.text,
+        note=joined_notes(moment.note, found.note),
+        **views.content(found),
     )
 
 

@@ -6,12 +6,10 @@ from dataclasses import replace
 from typing import Literal
 
 from tmuxmcp.broker import past, views
-from tmuxmcp.broker.views import ViewText
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
+from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call, joined_notes
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import SCREEN_VIEWS, View, conditions
 from tmuxmcp.machine.searching import Searching
@@ -20,13 +18,15 @@ from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.finding import Match
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
+from tmuxmcp.record.excerpt import Excerpt
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import NOTHING_SHOWN, ScreenChange, Screens, ShownScreen, change, shown_by
+from tmuxmcp.sessions.screens import ScreenChange, Screens, change, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import typed
 from tmuxmcp.shell.startup import start_up
+from tmuxmcp.terminal.emulator.capture import NOTHING_SHOWN
 from tmuxmcp.tmux.panes import Pane
 
 CELL_BYTES = 100
@@ -84,7 +84,9 @@ class Reading:
         unused = _unused(asked)
         if not unused:
             return result
-        return result.model_copy(update={"note": _sentences(result.note, f"{unused} counts for view=scrollback only.")})
+        return result.model_copy(
+            update={"note": joined_notes(result.note, f"{unused} counts for view=scrollback only.")}
+        )
 
     async def _read(self, session: Session, asked: q.Read, wait: WaitCondition, call: Call) -> r.ReadResult:
         if past.is_meant(asked):
@@ -128,15 +130,16 @@ class Reading:
         await call.room(_most_bytes(session, asked, call))
         view = _view(asked)
         if view in SCREEN_VIEWS:
-            seen = await self._screen(session, view, asked, call)
+            look, found = await self._screen(session, view, asked, call)
         else:
-            seen = await self._new_or_screen(session, wait, asked, call)
-        await commandresults.settle(session, seen.look)
+            look, found = await self._new_or_screen(session, wait, asked, call)
+        await commandresults.settle(session, look)
         effective = None if wait.only == "none" else clamp(self.settings, asked.timeout_ms)[1]
-        command = _command(session, answer, seen.look, asked, wait, call)
-        if starting := await start_up(session, seen.look):
-            answer = replace(answer, note=_sentences(answer.note, starting.note))
-        return _result(session, answer, seen, command, _others(session, seen.look, asked, command, call), effective)
+        command = _command(session, answer, look, asked, wait, call)
+        if starting := await start_up(session, look):
+            answer = replace(answer, note=joined_notes(answer.note, starting.note))
+        others = commandresults.also_ended(session, look, call, command, keep=_since(asked) is not None)
+        return _result(session, answer, look, found, command, others, effective)
 
     async def _unseen(
         self, session: Session, answer: Answer, asked: ReadRequest, wait: WaitCondition, call: Call
@@ -146,14 +149,14 @@ class Reading:
         look = await session.look()
         await commandresults.settle(session, look)
         start = session.cursor_of(call.caller)
-        seen = _ReadOutcome("new", look, ViewText("", start), start, look.size > start)
+        unseen = Excerpt("", start, start=start, is_new=look.size > start)
         # The next wait is for the next command.
         command = _command(session, answer, look, asked, wait, call) if wait.wants("command") else None
-        return _result(session, answer, seen, command, [], None, notices=False)
+        return _result(session, answer, look, unseen, command, [], None, notices=False)
 
     async def _new_or_screen(
         self, session: Session, wait: WaitCondition, asked: ReadRequest, call: Call
-    ) -> _ReadOutcome:
+    ) -> tuple[Look, Excerpt]:
         """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
         view = _view(asked)
         assert view != "none", "who asks for none does not come here"
@@ -162,13 +165,13 @@ class Reading:
         numbered = isinstance(asked, q.Read) and asked.command is not None
         look = await (finding.at_rest(session) if numbered else session.look())
         if view != "auto":
-            return self._log(session, look, view, asked, call)
+            return look, self._log(session, look, view, asked, call)
         if look.alternate_screen or look.mode in FULL_SCREEN_MODES:
             return await self._screen(session, "auto", asked, call)
         self.screens.forget(session.id, call.caller)
-        return self._log(session, look, "new", asked, call)
+        return look, self._log(session, look, "new", asked, call)
 
-    def _log(self, session: Session, look: Look, view: View, asked: ReadRequest, call: Call) -> _ReadOutcome:
+    def _log(self, session: Session, look: Look, view: View, asked: ReadRequest, call: Call) -> Excerpt:
         """A view of what was printed."""
         if isinstance(asked, q.Read) and asked.command is not None:
             return _output(session, look, view, asked, asked.command)
@@ -176,17 +179,16 @@ class Reading:
         start = session.cursor_of(call.caller) if since is None else since
         end = look.size
         if view == "scrollback" and isinstance(asked, q.Read):
-            piece = views.scrollback(session, asked.offset, asked.limit, asked.max_bytes, end, asked.format)
-            return _ReadOutcome(view, look, piece, start, end > start)
-        if view == "raw":
-            piece = views.raw(session, start, end, asked.max_bytes)
+            found = views.scrollback(session, asked.offset, asked.limit, asked.max_bytes, end, asked.format)
+        elif view == "raw":
+            found = views.raw(session, start, end, asked.max_bytes)
         else:
-            piece = views.text(session, start, end, asked.max_bytes, asked.format, contiguous=since is not None)
-        if since is None:
-            has_read(session, call, piece.next_offset)
-        return _ReadOutcome(view, look, piece, start, end > start)
+            found = views.text(session, start, end, asked.max_bytes, asked.format, contiguous=since is not None)
+        if since is None and view != "scrollback":
+            has_read(session, call, found.next_offset)
+        return replace(found, view=view, start=start, is_new=end > start)
 
-    async def _screen(self, session: Session, view: WantedView, asked: ReadRequest, call: Call) -> _ReadOutcome:
+    async def _screen(self, session: Session, view: WantedView, asked: ReadRequest, call: Call) -> tuple[Look, Excerpt]:
         """A view of what is visible: all of it, or what has changed; of a session without a pane what was visible last.
 
         Args:
@@ -203,14 +205,14 @@ class Reading:
         self.screens.showed(session.id, call.caller, shown)
         session.saw_screen(call.caller, end)
         if changed.rows is not None:
-            piece = views.diff(shown, changed.rows, asked.format, limit, end)
-            note = _sentences(note, changed.note)
-            return _ReadOutcome("diff", look, piece, end, bool(changed.rows), shown, changed.rows, note, approximate)
-        piece = views.screen(shown, asked.format, limit, end)
-        if view == "diff":
-            return _ReadOutcome(view, look, piece, end, True, shown, None, _sentences(note, changed.note), approximate)
-        news = end > session.cursor_of(call.caller, end)
-        return _ReadOutcome("screen", look, piece, end, news, shown, note=note, approximate=approximate)
+            found = views.diff(shown, changed.rows, asked.format, limit, end)
+        elif view == "diff":
+            found = replace(views.screen(shown, asked.format, limit, end), view=view, is_new=True)
+        else:
+            is_new = end > session.cursor_of(call.caller, end)
+            found = replace(views.screen(shown, asked.format, limit, end), is_new=is_new)
+        why = changed.note if found.view == "diff" else None
+        return look, replace(found, note=joined_notes(found.note, note, why), approximate=approximate)
 
 
 def has_read(session: Session, call: Call, offset: int) -> None:
@@ -279,14 +281,14 @@ def _check_command(asked: q.Read) -> None:
         )
 
 
-def _output(session: Session, look: Look, view: View, asked: q.Read, number: int) -> _ReadOutcome:
+def _output(session: Session, look: Look, view: View, asked: q.Read, number: int) -> Excerpt:
     """A command's output; that moves no cursor."""
     start, end, note = commandresults.output_of(session, look, number)
     if view == "raw":
-        piece = views.raw(session, start, end, asked.max_bytes)
+        found = views.raw(session, start, end, asked.max_bytes)
     else:
-        piece = views.text(session, start, end, asked.max_bytes, asked.format, command=True)
-    return _ReadOutcome(view, look, piece, start, end > start, note=note)
+        found = views.text(session, start, end, asked.max_bytes, asked.format, command=True)
+    return replace(found, view=view, start=start, is_new=end > start, note=joined_notes(found.note, note))
 
 
 def _command(
@@ -318,13 +320,6 @@ def _command(
     if found and found.end_offset is not None and _since(asked) is None:
         commandresults.tell(session, call, number)
     return found
-
-
-def _others(
-    session: Session, look: Look, asked: ReadRequest, command: r.Command | None, call: Call
-) -> list[r.AlsoEnded]:
-    """The other commands of whose end the answer tells."""
-    return commandresults.also_ended(session, look, call, command, keep=_since(asked) is not None)
 
 
 def _since(asked: ReadRequest) -> int | None:
@@ -361,42 +356,19 @@ def _screen_id(asked: ReadRequest) -> str:
     return asked.screen_id if isinstance(asked, q.Read) else ""
 
 
-@dataclass(frozen=True)
-class _ReadOutcome:
-    """What a read gives."""
-
-    view: View
-    look: Look
-    piece: ViewText
-    start: int
-    """Where in the log it begins."""
-    has_new_content: bool
-    shown: ShownScreen | None = None
-    """The screen, in its views."""
-    changed: list[int] | None = None
-    note: str | None = None
-    approximate: bool = False
-    """Not all that made the screen is known."""
-
-
-def _sentences(*notes: str | None) -> str | None:
-    return " ".join(filter(None, notes)) or None
-
-
 def _result(
     session: Session,
     answer: Answer,
-    seen: _ReadOutcome,
+    look: Look,
+    found: Excerpt,
     command: r.Command | None,
     also_ended: list[r.AlsoEnded],
     effective_timeout_ms: int | None,
     notices: bool = True,
 ) -> r.ReadResult:
-    look, piece, shown = seen.look, seen.piece, seen.shown
     stopped = commandresults.why_not_over(session, command)
     return r.ReadResult(
         session_id=session.id,
-        view=seen.view,
         outcome=answer.outcome,
         evidence=answer.evidence,
         mode=_mode(look, answer),
@@ -411,32 +383,13 @@ def _result(
         fresh=answer.match.fresh if answer.match else None,
         waited_ms=answer.waited_ms,
         effective_timeout_ms=effective_timeout_ms,
-        has_new_content=seen.has_new_content,
-        truncated=piece.truncated,
-        omitted_bytes=piece.omitted_bytes,
-        next_offset=piece.next_offset,
-        lines=_lines(seen),
-        time=session.time_at(piece.next_offset),
-        screen_id=shown.id if shown else None,
+        time=session.time_at(found.next_offset),
+        screen_id=found.shown.id if found.shown else None,
         command=command,
         also_ended=also_ended,
-        changed_rows=seen.changed,
-        encoding="base64" if seen.view == "raw" else None,
-        sanitized=piece.sanitized,
-        approximate=seen.approximate,
-        highlights=views.highlights(shown),
-        note=notes(session, seen.start, piece.next_offset, answer.note, stopped, piece.note, seen.note)
-        if notices
-        else None,
-        content=piece.text,
+        note=notes(session, found.start, found.next_offset, answer.note, stopped, found.note) if notices else None,
+        **views.content(found),
     )
-
-
-def _lines(seen: _ReadOutcome) -> int | None:
-    """How many lines there are to be read; None for bytes."""
-    if seen.view == "raw":
-        return None
-    return len(seen.piece.text.splitlines()) if seen.piece.all_lines is None else seen.piece.all_lines
 
 
 def _mode(look: Look, answer: Answer) -> r.Mode:
@@ -459,11 +412,13 @@ def clamp(settings: BrokerSettings, timeout_ms: int) -> tuple[int, int | None]:
 
 def notes(session: Session, start: int, end: int, *more: str | None) -> str | None:
     """All that is to be said of a result, which covers the log between two offsets."""
-    found = [note for note in (session.take_notice(), *more) if note]
-    gaps = session.gaps(start, end) if end > start else []
-    if gaps:
-        found.append(f"Output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted.")
-    return " ".join(found) or None
+    return joined_notes(session.take_notice(), *more, lost_note(session, start, end) if end > start else None)
+
+
+def lost_note(session: Session, start: int, end: int) -> str | None:
+    """That output was lost between two offsets, if it was."""
+    where = ", ".join(map(str, session.gaps(start, end)))
+    return f"Output was lost at offset {where}: its recording was interrupted." if where else None
 
 
 def cursor_of(pane: Pane | None) -> r.CursorPosition | None:

@@ -19,9 +19,10 @@ import anyio
 
 from tmuxmcp.broker.programs.inside import home
 from tmuxmcp.broker.programs.machine import MOST_INSIDE, MachineWork
+from tmuxmcp.broker.reading import lost_note
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call, Progress, iso, no_progress
+from tmuxmcp.contract.call import Call, Progress, iso, joined_notes, no_progress
 from tmuxmcp.contract.errors import IoError, RecordingState, ResourceLimit, TimedOut, TmuxMcpError
 from tmuxmcp.contract.words import Cast
 from tmuxmcp.machine import locks, process
@@ -288,7 +289,7 @@ def _stopped(session: Session, note: RecordingNote) -> r.StopRecordingResult:
         times_known=note.times_known,
         approximate=note.approximate,
         truncated=note.truncated,
-        note=" ".join(filter(None, remarks)) or None,
+        note=joined_notes(*remarks),
     )
 
 
@@ -397,17 +398,14 @@ async def export(
         else:
             path = str(exporting.free_path(session.directory, exporting.FORMATS[asked.format]))
             os.link(file, path)
-    return _result(session, asked, exported, path, " ".join(filter(None, (note, _lacks(session, stretch, asked)))))
+    return _result(session, asked, exported, path, joined_notes(note, _lacks(session, stretch, asked)))
 
 
-def _lacks(session: Session, stretch: Stretch, asked: q.ExportRecording) -> str:
+def _lacks(session: Session, stretch: Stretch, asked: q.ExportRecording) -> str | None:
     """What the log of a stretch lacks."""
-    found = []
-    if stretch.begin and asked.command is None and asked.from_ms is None:
-        found.append(f"Offsets before {stretch.begin} are no longer kept: it begins there.")
-    if gaps := session.gaps(stretch.begin, stretch.end):
-        found.append(f"Output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted.")
-    return " ".join(found)
+    cut = stretch.begin and asked.command is None and asked.from_ms is None
+    begins = f"Offsets before {stretch.begin} are no longer kept: it begins there." if cut else None
+    return joined_notes(begins, lost_note(session, stretch.begin, stretch.end))
 
 
 async def newest(session: Session, most_bytes: int, call: Call) -> Cast:
@@ -478,5 +476,5 @@ def _result(
         times_known=exported.times_known,
         approximate=exported.approximate,
         merged=exported.merged_ms is not None,
-        note=" ".join(filter(None, (note, exported.merged_note))) or None,
+        note=joined_notes(note, exported.merged_note),
     )

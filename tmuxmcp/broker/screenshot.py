@@ -12,9 +12,10 @@ from tmuxmcp.contract.errors import SessionExited, Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import PictureFormat
 from tmuxmcp.machine import fonts
-from tmuxmcp.sessions.screens import ShownScreen, shown_by
+from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.drawing import markup, picture
+from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.snapshot import Cursor, Doubt, Snapshot
 
 PICTURE_TYPES = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}

@@ -13,7 +13,7 @@ import anyio
 from tmuxmcp.broker.reading import Reading
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call, begin
+from tmuxmcp.contract.call import Call, begin, joined_notes
 from tmuxmcp.contract.errors import (
     InvalidArgument,
     NoInput,
@@ -247,7 +247,7 @@ async def send(
     session.write_input(bytes=what.size - what.keys, keys=what.keys)
     session.write_shown(look.size, one_line(what.text, what.names) if _is_shown(look) and not what.between else None)
     if asked.read == "none":
-        note = " ".join(filter(None, (session.take_notice(), note))) or None
+        note = joined_notes(session.take_notice(), note)
         return r.SendResult(session_id=session.id, sent_bytes=sent, note=note, result=None)
     await flush_input(session.tmux)
     result = await reading.waited(session, asked, wait, call)

@@ -18,7 +18,7 @@ from tmuxmcp.broker.reading import cursor_of, title_of
 from tmuxmcp.broker.views import PageViewer
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import iso, seconds_of
+from tmuxmcp.contract.call import iso, joined_notes, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.readiness.finding import certain
@@ -29,8 +29,9 @@ from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.levels import LevelScan
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
-from tmuxmcp.sessions.screens import ShownScreen, shown_by
+from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.emulator.sheet import LONGEST_SEQUENCE, last_shape
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -343,7 +344,7 @@ def _parse(text: str) -> ListPlace:
 def _note(left: int, goes_on: str | None, unlisted: int) -> str | None:
     more = f"{left} more are not shown: list_sessions with after={goes_on} goes on." if left else ""
     before = f"{unlisted} more were destroyed before; get_session and read know them." if unlisted else ""
-    return " ".join(filter(None, (more, before))) or None
+    return joined_notes(more, before)
 
 
 # ---- What is known of a session: a line of the list, and everything --------------------------------------------------

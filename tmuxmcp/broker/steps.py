@@ -14,7 +14,7 @@ from typing import cast
 
 from tmuxmcp.broker import sending
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call, CallAgain, Question
+from tmuxmcp.contract.call import Call, CallAgain, Question, joined_notes
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.requests import Send
 from tmuxmcp.contract.settings import BrokerSettings
@@ -157,7 +157,7 @@ async def send(
         handed_back=handed_back,
         steps_done=len(done),
         steps=done,
-        note=" ".join(notes) or None,
+        note=joined_notes(*notes),
         result=last.result if last else None,
     )
 

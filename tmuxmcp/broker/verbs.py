@@ -20,7 +20,7 @@ from tmuxmcp.broker.views import OpenPages, output_of
 from tmuxmcp.broker.waiting import SessionWaits, ToldEnds
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call, begin, ms_since
+from tmuxmcp.contract.call import Call, begin, joined_notes, ms_since
 from tmuxmcp.contract.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError, Unsupported
 from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, Request
 from tmuxmcp.contract.settings import BrokerSettings
@@ -46,7 +46,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, run
 from tmuxmcp.shell.adopting import arrive
 from tmuxmcp.shell.startup import first_look, first_note, refuse_first_input, start_up
-from tmuxmcp.shell.typed import RunOutcome, joined_notes
+from tmuxmcp.shell.typed import RunOutcome
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux import panes, viewers
 from tmuxmcp.tmux.panes import PaneChanged
@@ -592,7 +592,7 @@ class Verbs:
         size = (session.cols, session.rows)
         found = await search.search(session.log, *size, session.id, pattern, request.limit, request.context)
         typed = commandresults.seem_typed(session, await session.look(), found) if found.matches else None
-        return found.model_copy(update={"note": " ".join(filter(None, (found.note, typed)))}) if typed else found
+        return found.model_copy(update={"note": joined_notes(found.note, typed)}) if typed else found
 
     # ---- the terminal --------------------------------------------------------------------------
 

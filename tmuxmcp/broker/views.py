@@ -7,17 +7,21 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import anyio
 
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import joined_notes
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
-from tmuxmcp.record.excerpt import LogReader
-from tmuxmcp.sessions.screens import ShownScreen, shown_by
+from tmuxmcp.record.excerpt import Excerpt, LogReader
+from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.typed import RunOutcome
-from tmuxmcp.terminal.emulator.redraw import ansi_row, numbered, shortened
+from tmuxmcp.terminal.emulator.capture import ShownScreen
+from tmuxmcp.terminal.emulator.redraw import ansi_row, byte_length, numbered, shortened
 from tmuxmcp.terminal.text.plain import begun_full_screen, unfinished_character
 from tmuxmcp.terminal.widths import sanitize
 
@@ -27,25 +31,7 @@ SCATTERED = "This was drawn at several places of the screen: view=screen shows a
 DREW_ABOVE = "Something was drawn above the row where this output begins, which is left out: view=screen shows it."
 
 
-@dataclass(frozen=True)
-class ViewText:
-    """The text of a read, and what is to be said of it."""
-
-    text: str
-    next_offset: int
-    omitted_bytes: int = 0
-    sanitized: bool = False
-    note: str | None = None
-    all_lines: int | None = None
-    """Lines that there are, where the text is a part of them."""
-
-    @property
-    def truncated(self) -> bool:
-        """Something was left out."""
-        return self.omitted_bytes > 0
-
-
-def screen(shown: ShownScreen, format: str, limit: int, end: int) -> ViewText:
+def screen(shown: ShownScreen, format: str, limit: int, end: int) -> Excerpt:
     """The visible rows, without the blank ones at the end."""
     rows = _rows(shown, format)
     while rows and not rows[-1]:
@@ -53,10 +39,26 @@ def screen(shown: ShownScreen, format: str, limit: int, end: int) -> ViewText:
     return _around_cursor(rows, range(len(rows)), shown, limit, end)
 
 
-def highlights(shown: ShownScreen | None) -> list[r.Highlight]:
-    """What stands in reverse video."""
-    stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
-    return [r.Highlight(row=each.row, col=each.col, text=each.text) for each in stretches]
+def content(found: Excerpt) -> dict[str, Any]:
+    """What a result has of its text."""
+    is_raw, lines = found.view == "raw", found.all_lines
+    if lines is None and not is_raw:
+        lines = len(found.text.splitlines())
+    reversed = found.shown.capture.reversed[:MOST_HIGHLIGHTS] if found.shown else []
+    return {
+        "view": found.view,
+        "has_new_content": found.is_new,
+        "truncated": found.truncated,
+        "omitted_bytes": found.omitted_bytes,
+        "next_offset": found.next_offset,
+        "lines": lines,
+        "changed_rows": found.changed_rows,
+        "encoding": "base64" if is_raw else None,
+        "sanitized": found.sanitized,
+        "approximate": found.approximate,
+        "highlights": [r.Highlight(row=each.row, col=each.col, text=each.text) for each in reversed],
+        "content": found.text,
+    }
 
 
 def title(told: str) -> str:
@@ -64,9 +66,10 @@ def title(told: str) -> str:
     return "" if told == platform.node() else sanitize(told)[0]
 
 
-def diff(shown: ShownScreen, changed: list[int], format: str, limit: int, end: int) -> ViewText:
+def diff(shown: ShownScreen, changed: list[int], format: str, limit: int, end: int) -> Excerpt:
     """The changed rows, each with its number."""
-    return _around_cursor(numbered(_rows(shown, format), changed), changed, shown, limit, end)
+    found = _around_cursor(numbered(_rows(shown, format), changed), changed, shown, limit, end)
+    return replace(found, view="diff", changed_rows=changed, is_new=bool(changed))
 
 
 def _rows(shown: ShownScreen, format: str) -> list[str]:
@@ -75,24 +78,24 @@ def _rows(shown: ShownScreen, format: str) -> list[str]:
     return [ansi_row(row) for row in shown.styled]
 
 
-def _around_cursor(rows: list[str], numbers: Sequence[int], shown: ShownScreen, limit: int, end: int) -> ViewText:
+def _around_cursor(rows: list[str], numbers: Sequence[int], shown: ShownScreen, limit: int, end: int) -> Excerpt:
     """The rows as one text; of more than fit those around the cursor, where a program is at work.
 
     Args:
         numbers: which row of the screen each is.
     """
     text = "\n".join(rows)
-    whole = len(text.encode("utf-8", "replace"))
-    if whole <= limit:
-        return ViewText(text, end, 0, shown.capture.sanitized)
-    sizes = [len(row.encode("utf-8", "replace")) + 1 for row in rows]
+    whole = Excerpt(text, end, sanitized=shown.capture.sanitized, view="screen", start=end, shown=shown)
+    size = byte_length(text)
+    if size <= limit:
+        return whole
+    sizes = [byte_length(row) + 1 for row in rows]
     nearest = min(range(len(rows)), key=lambda at: abs(numbers[at] - shown.cursor[0]))
     first, stop = _window(sizes, nearest, limit + 1)
     text = shortened("\n".join(rows[first:stop]), limit)
-    omitted = whole - len(text.encode("utf-8", "replace"))
     what = f"row {numbers[first]}" if stop == first + 1 else f"rows {numbers[first]} to {numbers[stop - 1]}"
     note = f"The screen is larger than max_bytes: this is {what} of {shown.rows}, around the cursor."
-    return ViewText(text, end, omitted, shown.capture.sanitized, note)
+    return replace(whole, text=text, omitted_bytes=size - byte_length(text), note=note)
 
 
 def _window(sizes: list[int], middle: int, limit: int) -> tuple[int, int]:
@@ -107,30 +110,28 @@ def _window(sizes: list[int], middle: int, limit: int) -> tuple[int, int]:
     return first, stop
 
 
-def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int, format: str) -> ViewText:
+def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int, format: str) -> Excerpt:
     """The newest lines that were printed, as many as the scrollback keeps; of those, `limit` from line `offset`."""
     lines = _reader(session, format).last_lines(end, session.scrollback_lines)
     first = max(len(lines) - limit, 0) if offset is None else offset
     chosen = lines[first : first + limit]
-    size, kept = 0, 0
-    for line in chosen if offset is not None else reversed(chosen):
-        size += len(line.encode("utf-8", "replace")) + 1
-        if size > max_bytes:
+    sizes = [byte_length(line) + 1 for line in chosen]
+    room, kept = max_bytes, 0
+    for size in sizes if offset is not None else reversed(sizes):
+        room -= size
+        if room < 0:
             break
         kept += 1
-    shown = chosen[:kept] if offset is not None else chosen[len(chosen) - kept :]
-    omitted = sum(len(line.encode("utf-8", "replace")) + 1 for line in chosen) - sum(
-        len(line.encode("utf-8", "replace")) + 1 for line in shown
-    )
-    place = first if offset is not None else first + len(chosen) - kept
-    note = f"Lines {place} to {place + kept} of {len(lines)}."
+    begin = 0 if offset is not None else len(chosen) - kept
     if chosen and not kept:
         number = first if offset is not None else first + len(chosen) - 1
         return _ends_of_line(lines[number], number, max_bytes, end, len(lines))
-    return ViewText("".join(f"{line}\n" for line in shown), end, omitted, note=note, all_lines=len(lines))
+    text = "".join(f"{line}\n" for line in chosen[begin : begin + kept])
+    note = f"Lines {first + begin} to {first + begin + kept} of {len(lines)}."
+    return Excerpt(text, end, sum(sizes) - byte_length(text), note=note, all_lines=len(lines))
 
 
-def _ends_of_line(line: str, number: int, max_bytes: int, end: int, all_lines: int) -> ViewText:
+def _ends_of_line(line: str, number: int, max_bytes: int, end: int, all_lines: int) -> Excerpt:
     """Both ends of a line of scrollback that is longer than the text may be."""
     data = line.encode("utf-8", "replace")
     room = max(max_bytes - min(160, max_bytes // 4), 0)
@@ -139,17 +140,21 @@ def _ends_of_line(line: str, number: int, max_bytes: int, end: int, all_lines: i
     more = f"view=scrollback offset={number} limit=1 max_bytes={len(data) + 1} gives it whole"
     text = f"{head}\n[... {omitted:,} bytes left out; {more} ...]\n{tail}\n"
     note = f"The two ends of line {number} of {all_lines}, which is longer than max_bytes."
-    return ViewText(text, end, omitted, note=note, all_lines=all_lines)
+    return Excerpt(text, end, omitted, note=note, all_lines=all_lines)
 
 
-def raw(session: Session, start: int, end: int, limit: int) -> ViewText:
+def raw(session: Session, start: int, end: int, limit: int) -> Excerpt:
     """The log's own bytes, as base64."""
     head = min(session.log.head(), end)
-    note = f"Offsets before {head} are no longer kept." if start < head else None
     begin = max(start, head)
     data = session.log.read(begin, min(limit, end - begin))
     stop = begin + len(data)
-    return ViewText(base64.b64encode(data).decode("ascii"), stop, end - stop + begin - start, note=note)
+    note = _lost(head) if start < head else None
+    return Excerpt(base64.b64encode(data).decode("ascii"), stop, end - stop + begin - start, note=note)
+
+
+def _lost(head: int) -> str:
+    return f"Offsets before {head} are no longer kept."
 
 
 def _reader(session: Session, format: str) -> LogReader:
@@ -158,19 +163,18 @@ def _reader(session: Session, format: str) -> LogReader:
 
 def text(
     session: Session, start: int, end: int, limit: int, format: str, *, contiguous: bool = False, command: bool = False
-) -> ViewText:
+) -> Excerpt:
     """Clean lines: the first that fit, or both ends of all; `command`: they are all of a command's output."""
     reader = _reader(session, format)
     if end > start:  # the rest of a character is still to come
         end -= unfinished_character(session.log.read(max(end - 3, start), min(3, end - start)))
     make = reader.from_start if contiguous else reader.of_command if command else reader.both_ends
-    excerpt = make(start, end, limit)
-    if not excerpt.text and end > start and reader.draws_at(end):
-        return ViewText("", excerpt.next_offset, note="A full-screen program is drawing: view=screen shows it.")
-    lost = f"Offsets before {excerpt.lost_before} are no longer kept." if excerpt.lost_before else None
-    drawn = DREW_ABOVE if excerpt.drew_above else SCATTERED if excerpt.scattered else None
-    note = " ".join(filter(None, (lost, drawn))) or None
-    return ViewText(excerpt.text, excerpt.next_offset, excerpt.omitted_bytes, excerpt.sanitized, note)
+    found = make(start, end, limit)
+    if not found.text and end > start and reader.draws_at(end):
+        return Excerpt("", found.next_offset, note="A full-screen program is drawing: view=screen shows it.")
+    lost = _lost(found.lost_before) if found.lost_before else None
+    drawn = DREW_ABOVE if found.drew_above else SCATTERED if found.scattered else None
+    return replace(found, note=joined_notes(lost, drawn))
 
 
 # ---- Which pages show which session ----------------------------------------------------------------------------------
@@ -225,39 +229,21 @@ IS_SHOWN = "Its screen is in output."
 WAS_SHOWN = "It ended without leaving its screen, which is in output; `tput rmcup` leaves it."
 
 
-@dataclass(frozen=True)
-class CommandOutput:
-    """The output of a command."""
-
-    text: str
-    omitted_bytes: int
-    sanitized: bool
-    note: str | None = None
-    shown: ShownScreen | None = None
-    """The screen in it, if that is the session's of now."""
-
-    @property
-    def truncated(self) -> bool:
-        """Something was left out."""
-        return self.omitted_bytes > 0
-
-
-async def output_of(session: Session, ran: RunOutcome, max_bytes: int) -> CommandOutput:
+async def output_of(session: Session, ran: RunOutcome, max_bytes: int) -> Excerpt:
     """What a command printed and shows, at most so many bytes of text."""
     if not ran.completed and ran.evidence is not None:
         shown = await _drawn_now(session)
         if shown:
-            piece = screen(shown, "plain", max_bytes, ran.end)
-            begun = _drawing_begin(session, ran)
-            return _below(session, ran, begun or ran.start, piece, max_bytes, IS_SHOWN, shown)
+            drawn = replace(screen(shown, "plain", max_bytes, ran.end), note=IS_SHOWN)
+            return _below(session, ran, _drawing_begin(session, ran) or ran.start, drawn, max_bytes)
     if ran.end == ran.start:
-        return CommandOutput("", 0, sanitized=False)
+        return Excerpt("", ran.end)
     if session.reader.draws_at(ran.end):
         begun = _drawing_begin(session, ran)
         if begun is not None:
             return await anyio.to_thread.run_sync(_after_drawing, session, ran, begun, max_bytes)
     found = session.reader.of_command(ran.start, ran.end, max_bytes)
-    return CommandOutput(found.text, found.omitted_bytes, found.sanitized, DREW_ABOVE if found.drew_above else None)
+    return replace(found, note=DREW_ABOVE if found.drew_above else None)
 
 
 async def _drawn_now(session: Session) -> ShownScreen | None:
@@ -278,7 +264,7 @@ def _drawing_begin(session: Session, ran: RunOutcome) -> int | None:
     return start + begun if begun < len(data) else None
 
 
-def _after_drawing(session: Session, ran: RunOutcome, begun: int, max_bytes: int) -> CommandOutput:
+def _after_drawing(session: Session, ran: RunOutcome, begun: int, max_bytes: int) -> Excerpt:
     from tmuxmcp.terminal.emulator.replay import Replay, SizeChange, blank  # late: it brings the emulator
 
     resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
@@ -290,26 +276,22 @@ def _after_drawing(session: Session, ran: RunOutcome, begun: int, max_bytes: int
         rows.pop()
     text, sanitized = sanitize("\n".join(rows))
     kept = text.encode("utf-8", "replace")[-max_bytes:].decode("utf-8", "ignore")
-    omitted = len(text.encode("utf-8", "replace")) - len(kept.encode("utf-8", "replace"))
-    return _below(session, ran, begun, ViewText(kept, ran.end, omitted, sanitized), max_bytes, WAS_SHOWN, None)
+    omitted = byte_length(text) - byte_length(kept)
+    drawn = Excerpt(kept, ran.end, omitted, sanitized, WAS_SHOWN)
+    return _below(session, ran, begun, drawn, max_bytes)
 
 
-def _below(
-    session: Session,
-    ran: RunOutcome,
-    begun: int,
-    screen: ViewText,
-    max_bytes: int,
-    note: str,
-    shown: ShownScreen | None,
-) -> CommandOutput:
+def _below(session: Session, ran: RunOutcome, begun: int, drawn: Excerpt, max_bytes: int) -> Excerpt:
     """A screen, below what the command printed before it began to draw."""
-    room = max_bytes - len(screen.text.encode("utf-8", "replace")) - 1
+    room = max_bytes - byte_length(drawn.text) - 1
     if begun <= ran.start:
-        return CommandOutput(screen.text, screen.omitted_bytes, screen.sanitized, note, shown)
+        return drawn
     if room < LEAST_BEFORE:
-        return CommandOutput(screen.text, screen.omitted_bytes + begun - ran.start, screen.sanitized, note, shown)
+        return replace(drawn, omitted_bytes=drawn.omitted_bytes + begun - ran.start)
     before = session.reader.of_command(ran.start, begun, room)
-    text = before.text + ("" if not before.text or before.text.endswith("\n") else "\n") + screen.text
-    sanitized = before.sanitized or screen.sanitized
-    return CommandOutput(text, before.omitted_bytes + screen.omitted_bytes, sanitized, note, shown)
+    return replace(
+        drawn,
+        text=before.text + ("" if not before.text or before.text.endswith("\n") else "\n") + drawn.text,
+        omitted_bytes=before.omitted_bytes + drawn.omitted_bytes,
+        sanitized=before.sanitized or drawn.sanitized,
+    )

@@ -20,7 +20,7 @@ from tmuxmcp.broker import hands
 from tmuxmcp.broker.reading import clamp, note_match
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, ms_since, seconds_of
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, joined_notes, ms_since, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, SessionExited
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import Request
@@ -291,7 +291,7 @@ async def _result(
         also_ended=also,
         waited_ms=ms_since(begun),
         effective_timeout_ms=effective,
-        note=" ".join(filter(None, (said, stopped))) or None if stands else "There is no session to wait for.",
+        note=joined_notes(said, stopped) if stands else "There is no session to wait for.",
         sessions=rows,
     )
 

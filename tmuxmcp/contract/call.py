@@ -120,6 +120,11 @@ class Call:
             self.untold.pop()()
 
 
+def joined_notes(*notes: str | None) -> str | None:
+    """The sentences of a result's note as one text; None: there are none."""
+    return " ".join(filter(None, notes)) or None
+
+
 # ---- Times as results tell them --------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from tmuxmcp import __version__
 from tmuxmcp.broker.sight import spell
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, Question, new_call_id, no_progress, nobody
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, Question, joined_notes, new_call_id, no_progress, nobody
 from tmuxmcp.contract.errors import (
     FleetFull,
     InvalidArgument,
@@ -396,7 +396,7 @@ class Gateway(Operations):
             count=sum(each.count for _, each in told),
             default_session_id=next((each.default_session_id for _, each in told if each.default_session_id), None),
             missing=missing,
-            note=" ".join(notes) or None,
+            note=joined_notes(*notes),
             next_after=goes_on,
             sessions=[row for _, row in shown],
         )

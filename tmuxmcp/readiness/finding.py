@@ -29,8 +29,9 @@ from tmuxmcp.readiness.judge import (
 from tmuxmcp.readiness.judge import certain as is_certain
 from tmuxmcp.sessions.levels import shell_at
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.sessions.screens import ShownScreen, all_logged, shown_by
+from tmuxmcp.sessions.screens import all_logged, shown_by
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.marks import Finished, ShellState
 from tmuxmcp.terminal.text.unechoed import (
     ECHO_LIMIT,

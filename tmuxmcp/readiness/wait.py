@@ -16,7 +16,7 @@ from dataclasses import field
 import anyio
 import anyio.abc
 
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, joined_notes, ms_since, no_progress
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.follow import Command, Destroyed, Exit, Lost, ModeChange, Printed, Resize
 from tmuxmcp.contract.latedataclass import dataclass
@@ -31,8 +31,9 @@ from tmuxmcp.sessions.commands import shell_is_back
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
 from tmuxmcp.sessions.look import Look, Looks, Scan
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import ShownScreen, all_logged, shown_by
+from tmuxmcp.sessions.screens import all_logged, shown_by
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.text.unechoed import Echo
 
@@ -266,10 +267,10 @@ _Found = tuple[Outcome, Evidence | None]
 
 def _answer(found: _Found, watch: _WaitProgress) -> Answer:
     outcome, evidence = found
-    waited_ms = int((time.monotonic() - watch.begun) * 1000)
+    waited_ms = ms_since(watch.begun)
     note = watch.note if outcome in ("idle", "immediate") else None
     match = watch.match or watch.matching.stale
-    note = " ".join(filter(None, (note, watch.printing.note))) or None
+    note = joined_notes(note, watch.printing.note)
     return Answer(outcome, evidence, waited_ms, watch.settled, note, watch.command, match)
 
 

@@ -13,9 +13,12 @@ from dataclasses import replace
 from itertools import count
 
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.words import View
 from tmuxmcp.record.log import BEGINNING_BYTES, LOG_READ_BYTES, Place, Places, RawLog
-from tmuxmcp.terminal.emulator.redraw import shortened
-from tmuxmcp.terminal.text.plain import EDITING, PlainText, ends_full_screen, needs_grid, plain
+from tmuxmcp.terminal.emulator.capture import ShownScreen
+from tmuxmcp.terminal.emulator.redraw import byte_length, shortened
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE
+from tmuxmcp.terminal.text.plain import EDITING, PlainText, ends_full_screen, needs_grid, plain, style_behind
 
 CLEANED_WHOLE_BYTES = 2 * 1024 * 1024
 """Bytes: a stretch up to this is cleaned as a whole (20-40 ms), so that a long progress bar becomes its one line."""
@@ -60,21 +63,40 @@ _ALL_DRAWN_ANEW = re.compile(rb"\x1b(?:\[\?[0-9;]*(?:47|1047|1049)[0-9;]*h|\[[0-
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A piece of what was printed."""
+    """The text of an answer: a piece of what was printed, or of a screen. It goes into the result as it is."""
 
     text: str
-    truncated: bool
-    omitted_bytes: int
-    """Raw bytes not in the text."""
     next_offset: int
     """Behind the last raw byte that the text stands for."""
-    sanitized: bool
+    omitted_bytes: int = 0
+    """Bytes that are not in the text: raw ones of a log, those of the text of a screen."""
+    sanitized: bool = False
+    note: str | None = None
+    """What is to be said of it."""
     lost_before: int = 0
     """Offset of the first byte that the log still has, if the stretch began before it."""
     drew_above: bool = False
     """Something was drawn above the row in which the text begins, and is none of it."""
     scattered: bool = False
     """It was drawn here and there on a screen of which nobody knows where it begins: no blank rows are around it."""
+    view: View = "new"
+    start: int = 0
+    """Where in the log it begins."""
+    is_new: bool = False
+    """The caller has not seen it."""
+    all_lines: int | None = None
+    """Lines that there are, where the text is a part of them."""
+    shown: ShownScreen | None = None
+    """The screen in it."""
+    changed_rows: list[int] | None = None
+    """The rows of the screen that are in it; None: it is no part of a screen."""
+    approximate: bool = False
+    """Not all that made the screen is known."""
+
+    @property
+    def truncated(self) -> bool:
+        """Something was left out."""
+        return self.omitted_bytes > 0
 
 
 class LogReader:
@@ -227,17 +249,16 @@ class LogReader:
     def _clean(self, data: bytes, place: Place) -> PlainText:
         data = place.cut + data
         row = self._places.row_of(place, self.cols, self.rows) if needs_grid(data) else 0
-        version = self._places.version
-        if self._colours:
-            from tmuxmcp.terminal.text.plain import ansi
-
-            style, inside = place.style, place.inside
-            text = ansi(
-                data, self.cols, self.rows, col=place.col, row=row or 0, inside=inside, style=style, version=version
-            )
-        else:
-            inside = place.inside
-            text = plain(data, self.cols, self.rows, col=place.col, row=row or 0, inside=inside, version=version)
+        text = plain(
+            data,
+            self.cols,
+            self.rows,
+            col=place.col,
+            row=row or 0,
+            inside=place.inside,
+            style=place.style,
+            version=self._places.version,
+        )
         if row is None and not place.inside and _TO_ROW.search(data) and not _ALL_DRAWN_ANEW.search(data):
             return _between_blank_rows(text)
         return text
@@ -290,7 +311,7 @@ class LogReader:
         whole, silent = text_of(line, place), 0
         for cut in _cuts_tried(line, fits, budget):
             begun = text_of(line[:cut], place)
-            if len(begun.encode("utf-8", "replace")) <= budget and whole.startswith(begun):
+            if byte_length(begun) <= budget and whole.startswith(begun):
                 after = self._places.at(start + cut, self.cols)
                 if begun + text_of(line[cut:], after) == whole:
                     if begun:
@@ -300,7 +321,7 @@ class LogReader:
 
     def _last(self, start: int, end: int, budget: int, since: int) -> tuple[PlainText, int]:
         """The longest end that fits, and where it begins; `since`: what began to draw before counts for nothing."""
-        before = Place()
+        before = Place(style=PLAIN_STYLE if self._colours else None)
 
         def clean(data: bytes, cut: int) -> PlainText:
             return self._clean(data[cut:], self._place_after(data[:cut], before))
@@ -321,12 +342,10 @@ class LogReader:
 
     def _place_after(self, data: bytes, before: Place) -> Place:
         """The place behind some bytes, at a line's end or within what is drawn."""
-        inside = ends_full_screen(data, before.inside)
-        if not self._colours:
-            return Place(inside=inside)
-        from tmuxmcp.terminal.text.plain import style_behind
-
-        return Place(inside=inside, style=style_behind(data, before.style, inside=before.inside))
+        style = before.style
+        if style is not None:
+            style = style_behind(data, style, inside=before.inside)
+        return Place(inside=ends_full_screen(data, before.inside), style=style)
 
 
 def _between_blank_rows(text: PlainText) -> PlainText:
@@ -338,18 +357,17 @@ def _excerpt(text: PlainText, omitted: int, end: int, lost: int, start: int) -> 
     omitted += lost
     return Excerpt(
         _with_lost(text.text, lost),
-        omitted > 0,
-        omitted,
         end,
+        omitted,
         text.sanitized,
-        start if lost else 0,
-        text.drew_above,
-        text.scattered,
+        lost_before=start if lost else 0,
+        drew_above=text.drew_above,
+        scattered=text.scattered,
     )
 
 
 def _size(text: PlainText) -> int:
-    return len(text.text) if text.text.isascii() else len(text.text.encode("utf-8", "replace"))
+    return byte_length(text.text)
 
 
 def _line_bytes(max_bytes: int) -> int:

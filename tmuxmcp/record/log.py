@@ -59,7 +59,7 @@ from tmuxmcp.record import events
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, ResizedEvent
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
-from tmuxmcp.terminal.text.plain import column_behind, first_leave, last_switch, row_behind, unfinished
+from tmuxmcp.terminal.text.plain import column_behind, first_leave, last_switch, row_behind, style_behind, unfinished
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
 
 BASE_BYTES = 64
@@ -525,8 +525,8 @@ class Place:
     """The cursor's column."""
     inside: bool = False
     """A full-screen program draws there, and has begun before."""
-    style: Style = PLAIN_STYLE
-    """In which what comes next is printed; known only where it was asked for."""
+    style: Style | None = None
+    """In which what comes next is printed; None: the text is to have no styles."""
     offset: int | None = None
     """Where it is, if the cursor's row there counts."""
     begins: bool = False
@@ -620,8 +620,6 @@ class Places:
         before = self._log.read(begin, max(offset - begin, 0))
         if b"\x1b[" not in before:
             return PLAIN_STYLE
-        from tmuxmcp.terminal.text.plain import style_behind
-
         return style_behind(before, inside=self.inside(begin))
 
     def inside_since(self, start: int, offset: int) -> bool:

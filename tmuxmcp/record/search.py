@@ -17,6 +17,7 @@ from itertools import pairwise
 import anyio
 from anyio import from_thread
 
+from tmuxmcp.contract.call import joined_notes
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Match, SearchResult
 from tmuxmcp.machine.searching import CompiledPattern
@@ -117,7 +118,7 @@ class _LogSearch:
             notes.append(f"Stopped after {SEARCH_S:.0f} s at offset {self.out_of_time_at}: total counts up to there.")
         if self.total > len(self.found):
             notes.append(f"The first {len(self.found)} of {self.total} are shown: narrow the pattern or raise limit.")
-        return " ".join(notes) or None
+        return joined_notes(*notes)
 
     @property
     def _full(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, get_args
 
+from tmuxmcp.contract.call import joined_notes
 from tmuxmcp.contract.errors import PolicyDenied
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import AppliedLimit, KeptBy
@@ -79,7 +80,7 @@ class SessionBounds:
             said.append(f"Not enforced here, as no cgroup keeps it and root has no such limit: {', '.join(loose)}.")
         if self.sandbox in SHORTCOMINGS:
             said.append(SHORTCOMINGS[self.sandbox])
-        return " ".join(said) or None
+        return joined_notes(*said)
 
 
 def bind(limits: Limits, key: str, server: int, sandbox: SandboxLevel) -> SessionBounds:

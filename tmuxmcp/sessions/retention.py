@@ -12,12 +12,12 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import CreateSession
@@ -334,10 +334,8 @@ async def abandoned(
 
 
 def _seconds(iso: str, otherwise: float) -> float:
-    try:
-        return datetime.fromisoformat(iso).timestamp()
-    except ValueError:
-        return otherwise
+    found = seconds_of(iso)
+    return otherwise if found is None else found
 
 
 async def end_idle(

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import field, replace
-from functools import cached_property
-from hashlib import blake2b
+from dataclasses import replace
 
 import anyio
 
@@ -21,10 +18,10 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, pack, screen_of
 from tmuxmcp.record.past.replaying import BlankScreen, Key, PackedScreen, Story, beginning
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT, Capture, KnownRows, Styled, looked
+from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT, ShownScreen, looked
 from tmuxmcp.terminal.emulator.redraw import changed_rows
 from tmuxmcp.terminal.snapshot import Snapshot
-from tmuxmcp.terminal.widths import TmuxVersion, version_of
+from tmuxmcp.terminal.widths import version_of
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
@@ -34,56 +31,6 @@ SHOWN_KEPT_BYTES = 8 * 1024 * 1024
 
 KEPT_LOOKS = 1024
 """Callers' last looks that are kept."""
-
-
-@dataclass(frozen=True)
-class ShownScreen:
-    """What a terminal shows at one moment."""
-
-    cols: int
-    rows: int
-    lines: Sequence[str]
-    """As `capture-pane -e` printed them."""
-    cursor: tuple[int, int, bool]
-    """Row, column, and whether it can be seen."""
-    known: KnownRows = field(default_factory=KnownRows, compare=False, repr=False)
-    """Rows of its session that were read before."""
-
-    @cached_property
-    def id(self) -> str:
-        """Its screen id: two screens with the same id look the same, cursor and all."""
-        what = f"{self.cols}x{self.rows} {self.cursor}\n" + "\n".join(self.lines)
-        return blake2b(what.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
-
-    @property
-    def version(self) -> TmuxVersion:
-        """Of the tmux that counts its columns."""
-        return self.known.version
-
-    @cached_property
-    def capture(self) -> Capture:
-        """Its rows as text."""
-        return self.known.capture(self.lines)
-
-    @property
-    def styled(self) -> list[Styled]:
-        """Its rows with their looks: a line for each row of the screen."""
-        lines = list(self.lines[: self.rows])
-        return self.known.styled(lines + [""] * (self.rows - len(lines)))
-
-    @property
-    def texts(self) -> list[str]:
-        """The text of each row, as the program wrote it: nothing made visible."""
-        return ["".join([text for _, text in row]) for row in self.styled]
-
-    @property
-    def size(self) -> int:
-        """Bytes that it takes in memory, about."""
-        return 500 + sum(160 + 2 * len(line) for line in self.lines)
-
-
-NOTHING_SHOWN = ShownScreen(0, 0, (), (0, 0, False))
-"""What a lost session shows."""
 
 
 async def shown_by(session: Session) -> ShownScreen | None:

@@ -21,7 +21,7 @@ import anyio
 import anyio.lowlevel
 import psutil
 
-from tmuxmcp.contract.call import iso, seconds_of
+from tmuxmcp.contract.call import iso, joined_notes, seconds_of
 from tmuxmcp.contract.errors import IoError, SessionExited
 from tmuxmcp.contract.results import Ended, Usage
 from tmuxmcp.machine.locks import if_free
@@ -464,7 +464,7 @@ class Session:
 
     def tell(self, notice: str | None) -> None:
         """Add a note for the session's owner, behind the notes that wait already; each is told once."""
-        self._notice = " ".join(filter(None, (self._notice, notice))) or None
+        self._notice = joined_notes(self._notice, notice)
 
     def take_notice(self) -> str | None:
         """Take the notes that the session's owner was not told yet."""

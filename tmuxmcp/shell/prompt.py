@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from tmuxmcp.contract.call import ms_since
 from tmuxmcp.contract.errors import AdoptionFailed, TimedOut
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine.witness.front import shows_prompts
@@ -79,8 +80,7 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
     if look.shell.state is ShellState.RUNNING or look.waiting in (InputWait.BUSY, InputWait.STOPPED):
         raise busy(session, look)
     raise TimedOut(
-        f"The shell of session {session.id} showed no prompt within {int((time.monotonic() - begun) * 1000)} ms. "
-        "Nothing was run.",
+        f"The shell of session {session.id} showed no prompt within {ms_since(begun)} ms. Nothing was run.",
         hint="Look at it with read view=screen.",
     )
 

@@ -56,7 +56,7 @@ from pathlib import Path
 
 import anyio
 
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, joined_notes
 from tmuxmcp.contract.errors import (
     IncompleteCommand,
     InvalidArgument,
@@ -197,7 +197,7 @@ async def run(
             if ran.completed:
                 given.remove()
         memory = typed.KILLED_FOR_MEMORY if _killed_for_memory(session) > killed else None
-        note = typed.joined_notes(typed.left_behind(look, ran), memory, ran.note)
+        note = joined_notes(typed.left_behind(look, ran), memory, ran.note)
         return changed(ran, level=look.level, note=note)
 
 
@@ -385,7 +385,7 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
     look = await session.look()
     stopped = look.waiting is InputWait.STOPPED
     goes_on = continue_it(look) if stopped else GOES_ON if ran.number is not None else None
-    return replace(ran, note=typed.joined_notes(ran.note, goes_on))
+    return replace(ran, note=joined_notes(ran.note, goes_on))
 
 
 class _Printed:
@@ -408,7 +408,7 @@ class _Printed:
         ran = self._ended = self._ended or ran
         if match:
             before = ran or typed.unfinished(self._session, scan, self._job, "matched")
-            note = before.note if ran else typed.joined_notes(before.note, GOES_ON)
+            note = before.note if ran else joined_notes(before.note, GOES_ON)
             return replace(before, outcome="matched", match=match, note=note)
         if ran is None or not ran.completed:
             return ran
@@ -422,7 +422,7 @@ class _Printed:
     def in_vain(self) -> RunOutcome | None:
         """What to say when the time is over, of a command that has ended, and left something running that may print."""
         ran = self._ended
-        return ran and replace(ran, outcome="timeout", note=typed.joined_notes(ran.note, self._note))
+        return ran and replace(ran, outcome="timeout", note=joined_notes(ran.note, self._note))
 
 
 async def _after_exec(session: Session, look: Look, job: Job, questions: InputQuestions, pid: int) -> RunOutcome | None:
@@ -523,14 +523,14 @@ def _incomplete(session: Session) -> IncompleteCommand:
 def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> RunOutcome:
     ran = typed.unfinished(session, look, job, "idle")
     note = f"Nothing was printed for {idle_ms} ms; it goes on. Take it up with read wait_for=command."
-    return replace(ran, evidence="quiet" if ran.evidence else None, note=" ".join(filter(None, (ran.note, note))))
+    return replace(ran, evidence="quiet" if ran.evidence else None, note=joined_notes(ran.note, note))
 
 
 def _taken(session: Session, scan: Scan, job: Job) -> RunOutcome:
     """The outcome of a command during which a person took the session over, or paused it."""
     ran = typed.unfinished(session, scan, job, "taken")
     what = "The session was paused" if session.lease and session.lease.paused else "A person has taken the session over"
-    return replace(ran, note=typed.joined_notes(ran.note, f"{what}. {GOES_ON}"))
+    return replace(ran, note=joined_notes(ran.note, f"{what}. {GOES_ON}"))
 
 
 def _exited(session: Session, scan: Scan, job: Job) -> RunOutcome:
@@ -541,7 +541,7 @@ def _exited(session: Session, scan: Scan, job: Job) -> RunOutcome:
         note = f"The shell has ended, and nothing shows that it ran this command. {typed.LOOK_BEFORE_AGAIN}"
         return replace(ran, note=note)
     if why := typed.why_not_its_code(session, scan, job.level, job.text):
-        return replace(ran, note=typed.joined_notes(ran.note, why))
+        return replace(ran, note=joined_notes(ran.note, why))
     return replace(ran, exit_code=code, completed=code is not None, note=note)
 
 
@@ -577,13 +577,13 @@ async def _asks(
     ran = replace(ran, evidence=asked.how.evidence)
     if process.pid == settled.pid and not replaced and wants_more(settled):
         note = f"Not finished. Of this {typed.WANTS_MORE.format(name=process.name)}. {typed.GIVE_THE_REST}"
-        return replace(ran, note=typed.joined_notes(ran.note, note))
+        return replace(ran, note=joined_notes(ran.note, note))
     if process.pid == settled.pid and not replaced and edits(settled):
-        return replace(ran, note=typed.joined_notes(ran.note, typed.may_be_over(process.name)))
+        return replace(ran, note=joined_notes(ran.note, typed.may_be_over(process.name)))
     who = f"`{process.name}`"
     if why := asked.how.doubt:
         note = MAY_WORK.format(who=who, why=why[0].upper() + why[1:])
-        return replace(ran, note=typed.joined_notes(ran.note, note))
+        return replace(ran, note=joined_notes(ran.note, note))
     match settled.waiting:
         case InputWait.UNKNOWN if ASKS_SECRET.search(last_line(settled)):
             what = f"{BY_TEXT.format(who=who)} Have the person type it with `tmuxmcp attach --take {session.id}`"
@@ -609,8 +609,7 @@ async def _asks(
             what += "here-document is not closed. Give it that with send, or take the command back with key C-c"
         case _:
             what = f"{who} waits for keys: use send"
-    note = " ".join(filter(None, (ran.note, f"Not finished. {what}. {WHEN_OVER}")))
-    return replace(ran, note=note)
+    return replace(ran, note=joined_notes(ran.note, f"Not finished. {what}. {WHEN_OVER}"))
 
 
 # ---- Takes up what an earlier call with the same `request_id` began --------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 import signal
 import time
 
-from tmuxmcp.contract.call import ms_since
+from tmuxmcp.contract.call import joined_notes, ms_since
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Evidence, Outcome
@@ -388,11 +388,6 @@ def _blank(session: Session, finished: Finished) -> bool:
 
 def _hook_note(session: Session, job: Job, note: str) -> str:
     return note.format(hook=shell_at(job.level, session.meta.program).prompt_hook)
-
-
-def joined_notes(*notes: str | None) -> str | None:
-    """Some notes as one."""
-    return " ".join(filter(None, notes)) or None
 
 
 def _over(session: Session, scan: Scan, job: Job) -> RunOutcome:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from dataclasses import field
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -97,6 +99,56 @@ class KnownRows:
             carried = row.ends
         self._rows = known
         return rows
+
+
+@dataclass(frozen=True)
+class ShownScreen:
+    """What a terminal shows at one moment."""
+
+    cols: int
+    rows: int
+    lines: Sequence[str]
+    """As `capture-pane -e` printed them."""
+    cursor: tuple[int, int, bool]
+    """Row, column, and whether it can be seen."""
+    known: KnownRows = field(default_factory=KnownRows, compare=False, repr=False)
+    """Rows of its session that were read before."""
+
+    @cached_property
+    def id(self) -> str:
+        """Its screen id: two screens with the same id look the same, cursor and all."""
+        what = f"{self.cols}x{self.rows} {self.cursor}\n" + "\n".join(self.lines)
+        return blake2b(what.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+
+    @property
+    def version(self) -> TmuxVersion:
+        """Of the tmux that counts its columns."""
+        return self.known.version
+
+    @cached_property
+    def capture(self) -> Capture:
+        """Its rows as text."""
+        return self.known.capture(self.lines)
+
+    @property
+    def styled(self) -> list[Styled]:
+        """Its rows with their looks: a line for each row of the screen."""
+        lines = list(self.lines[: self.rows])
+        return self.known.styled(lines + [""] * (self.rows - len(lines)))
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each row, as the program wrote it: nothing made visible."""
+        return ["".join([text for _, text in row]) for row in self.styled]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in memory, about."""
+        return 500 + sum(160 + 2 * len(line) for line in self.lines)
+
+
+NOTHING_SHOWN = ShownScreen(0, 0, (), (0, 0, False))
+"""What a lost session shows."""
 
 
 def _read_row(line: str, begins: tuple[Style, bool], version: TmuxVersion) -> _CapturedRow:

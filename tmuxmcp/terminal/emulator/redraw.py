@@ -219,6 +219,11 @@ def ansi_row(row: Iterable[tuple[Style, str]]) -> str:
     return "".join([*made, sgr(before, PLAIN_STYLE)])
 
 
+def byte_length(text: str) -> int:
+    """Bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
 def shortened(text: str, limit: int) -> str:
     """Cut a text, with SGR sequences or without, to so many bytes: whole sequences, and at the end none is open."""
     data = text.encode("utf-8", "replace")

@@ -8,7 +8,6 @@ from tmuxmcp.terminal.film.film import Film, FilmOutput, FilmResize
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Snapshot
 from tmuxmcp.terminal.text.plain import (
     MAX_HELD_BYTES,
-    ansi,
     begun_full_screen,
     ends_full_screen,
     out_of_reach,
@@ -48,12 +47,12 @@ class LogText:
         """What was fed and not looked at yet."""
         self._room = _LEAST_HELD_BYTES
         """So much may still come before it is looked at."""
-        self._colours = colours
         self._rest = before.state.unfinished if before else b""
         self._inside = before.alternate if before else False
         self._col = before.cursor.col if before and not before.alternate else 0
         saved = before.state.saved_by_alternate if before and before.alternate else None
-        self._style = saved.pen if saved else before.state.pen if before else PLAIN_STYLE
+        style = saved.pen if saved else before.state.pen if before else PLAIN_STYLE
+        self._style = style if colours else None
 
     def begin_at(self, cut: bytes, col: int, inside: bool) -> None:
         """Begin where nobody knows all that was shown.
@@ -92,11 +91,10 @@ class LogText:
             return ""
         inside, col, self._col = self._inside, self._col, 0
         self._inside = ends_full_screen(data, inside)
-        if not self._colours:
-            return plain(data, self.cols, self.rows, col=col, inside=inside, version=self._version).text
         style = self._style
-        self._style = style_behind(data, style, inside=inside)
-        return ansi(data, self.cols, self.rows, col=col, inside=inside, style=style, version=self._version).text
+        if style is not None:
+            self._style = style_behind(data, style, inside=inside)
+        return plain(data, self.cols, self.rows, col=col, inside=inside, style=style, version=self._version).text
 
 
 def film_text(film: Film, *, colours: bool = False) -> Iterator[str]:

@@ -1,14 +1,27 @@
 """Raw bytes of a pane in, clean logical lines out: what a command printed, as a person would copy it.
 
-Most output only ever moves forward (`plain.py`), and needs no terminal; what moves up and down is drawn on one
-(`textscreen.py`). Raw bytes hold no wrapping newlines, so lines come out whole at any width. Control and invisible
-characters never leave here. Pure: bytes in, text out.
+Four engines make the text of a piece, each slower and more able than the one before, and each only where the one
+before cannot know the answer:
+
+1. Bytes that only move forward: one expression drops the escape sequences, and the rest is the text (`forward`).
+2. A line that goes back over itself with returns alone, as simple progress bars do: its states are laid over each
+   other (`_overlaid`).
+3. Any other line that goes back within itself: a screen draws that line alone (`Cleaner.redrawn`).
+4. A stretch around vertical moves: a screen of the pane's size draws it, from a screenful before the first move until
+   plain text goes on below everything (`Cleaner.drawn`). The screen is `textscreen.py`: the terminal of `emulator/`,
+   with strings in place of cells.
+
+What a full-screen program draws is no text: one line says how much that was. With a style given, the same engines keep
+the styles, as letters beside the text (`styledtext.py`), and the text has `CSI m` where the style changes.
+
+Raw bytes hold no wrapping newlines, so lines come out whole at any width. Control and invisible characters never leave
+here. Pure: bytes in, text out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +35,6 @@ from tmuxmcp.terminal.widths import sanitize as sanitize
 
 if TYPE_CHECKING:
     from tmuxmcp.terminal.snapshot import SavedCursor
-    from tmuxmcp.terminal.text.styledtext import StyleLetters
     from tmuxmcp.terminal.text.textscreen import TextScreen
 
 MAX_HELD_BYTES = 4 << 20
@@ -63,6 +75,7 @@ def plain(
     col: int = 0,
     row: int = 0,
     inside: bool | None = None,
+    style: Style | None = None,
     version: TmuxVersion = OLDEST_VERSION,
 ) -> PlainText:
     """Give the text that a command printed, as logical lines joined by newlines.
@@ -77,37 +90,66 @@ def plain(
         col: the cursor's column before it, as `column_behind` gives it.
         row: the cursor's row before it: what is drawn above that is not shown.
         inside: a full-screen program was drawing before it, whose line was given with its beginning; None: unknown.
+        style: the style before it, as `style_behind` gives it, of text that keeps its styles: with `CSI m` where they
+            change, and with no other sequence. Each line begins and ends in the terminal's own style, so that a text
+            can be cut at any line's end. None: the text has no styles.
         version: of the tmux that counts its columns.
     """
-    cleaner = Cleaner(cols, rows, row, version)
-    text = "".join([part.text for part in parts(data, cols, rows, col=col, inside=inside, cleaner=cleaner)])
-    return PlainText(*sanitize(text), cleaner.drew_above)
+    cleaner = Cleaner(cols, rows, row, version, style)
+    text = joined([part.text for part in parts(data, cols, rows, col=col, inside=inside, cleaner=cleaner)])
+    text, shown = sanitized(text)
+    return PlainText(cleaner.palette.drawn(text) if cleaner.palette else text, shown, cleaner.drew_above)
 
 
 class Cleaner:
     """Makes the text of each stretch, one after the other, in a pane of so many columns and rows."""
 
-    palette: StyleLetters | None = None
-    """The text gets styles."""
+    def __init__(
+        self,
+        cols: int,
+        rows: int,
+        row: int = 0,
+        version: TmuxVersion = OLDEST_VERSION,
+        style: Style | None = None,
+    ) -> None:
+        """Begin in a row, in a style.
 
-    def __init__(self, cols: int, rows: int, row: int = 0, version: TmuxVersion = OLDEST_VERSION) -> None:
-        """`row`: where the data begin; `version`: of the tmux that counts its columns."""
+        Args:
+            version: of the tmux that counts its columns.
+            style: the text gets styles, and begins in this one; None: it gets none.
+        """
         self.cols, self.rows = max(cols, 1), max(rows, 1)
         self._version = version
         self.drew_above = False
         self._row = row
-        self._style = b""
-        """What begins the style of the text; empty: none."""
         self._saved: SavedCursor | None = None
         """The cursor that `ESC 8` restores."""
+        self.palette: StyleLetters | None = None
+        self._style, self._letter = b"", UNSTYLED
+        """What begins the style of the text; the style of what is printed next."""
+        if style is not None:
+            self.palette = StyleLetters()
+            self._style, self._letter = sgr(PLAIN_STYLE, style).encode(), self.palette.letter(style)
 
     def beginning(self, col: int) -> bytes:
         """Bytes that lead to the column at which the data begin, in no style, and to the style there."""
         return b"\x1b[m" + b" " * col + (self._style or b"\x1b[m") if col else b""
 
     def forward(self, data: bytes) -> str:
-        """The text of bytes that only move forward."""
-        return self._joined(forward(self._without_sequences(data), self.cols, self._level, self._line))
+        """The text of bytes that only move forward, or back within their line."""
+        data = self._without_sequences(data)
+        if data.count(b"\r") == data.count(b"\r\n"):
+            data = data.translate(None, DROPPED_BYTES + b"\r")  # four times as fast as replacing each line end
+        else:
+            data = data.translate(None, DROPPED_BYTES).replace(b"\r\n", b"\n")
+        data = _without_idle_erasing(data)
+        pieces: list[str] = []
+        pos = 0
+        for start, end in _edited_lines(data) if _goes_back(data) else ():
+            pieces += self._level(data[pos:start]), self._edited_line(data[start:end])
+            pos = end
+        pieces.append(self._level(data[pos:]))
+        return joined(pieces)
 
     def drawn(self, data: bytes, pos: int, limit: int) -> tuple[str, int]:
         """The text from `pos` until plain text goes on below everything, and where that is."""
@@ -120,7 +162,7 @@ class Cleaner:
         self.drew_above |= screen.drew_above
         return self._text_of(screen), end
 
-    def _line(self, line: bytes) -> str:
+    def redrawn(self, line: bytes) -> str:
         """The text of a line that goes back over itself."""
         screen = self._screen(self.rows + 1, 1)  # never in the top row: an erasing there clears the screen
         screen.feed(line)
@@ -129,30 +171,51 @@ class Cleaner:
 
     def skip(self, data: bytes, start: int, end: int, inside: bool) -> None:
         """Pass over bytes that are not shown; `inside`: a full-screen program draws at `start`."""
-
-    # Text with styles has its own way of these
+        if self.palette:
+            before = self.palette.style(self._letter)
+            self._letter = self.palette.letter(style_behind(data[start:end], before, inside=inside))
 
     def _without_sequences(self, data: bytes) -> bytes:
         if b"\x1b" not in data:
             return data
-        if data.isascii():
+        if self.palette is None and data.isascii():
             return IGNORED_SEQUENCE.sub(b"", data)
-        styled = OTHER_THAN_STYLES.sub(b"", data)
-        return styled if CUT_CHARACTER.search(styled) else without_styles(styled)
+        data = OTHER_THAN_STYLES.sub(b"", data)
+        if self.palette is None:
+            return data if CUT_CHARACTER.search(data) else _without_styles(data)
+        return _STYLED_LINE_END.sub(b"", data) if b"\r\x1b" in data else data
 
     def _level(self, data: bytes) -> str:
-        return decode(without_styles(data))
+        """The text of bytes that never go back."""
+        if self.palette is None:
+            return _decode(_without_styles(data))
+        text = _decode(data)
+        if self._letter == UNSTYLED and b"\x1b" not in data:
+            return text
+        first, *parts = SGR.split(text)
+        letters = [self._letter, *self.palette.after(self._letter, parts[::2])]
+        self._letter = letters[-1]
+        return StyledText.of_runs(letters, [first, *parts[1::2]])
+
+    def _edited_line(self, line: bytes) -> str:
+        line = _without_idle_erasing(_without_outer_returns(line))
+        if not _goes_back(line):
+            return self._level(line)
+        text = _overlaid(line, self.cols)
+        return self.redrawn(line) if text is None else text.rstrip(" ")
 
     def _screen(self, rows: int, row: int) -> TextScreen:
         from tmuxmcp.terminal.text.textscreen import TextScreen  # late: most output needs none
 
-        return TextScreen(self.cols, rows, row, self.palette, self._version)
+        screen = TextScreen(self.cols, rows, row, self.palette, self._version)
+        if self.palette:
+            screen.pen = screen.pens.get(self.palette.style(self._letter))
+        return screen
 
     def _text_of(self, screen: TextScreen) -> str:
+        if self.palette:
+            self._letter = self.palette.letter(screen.pen.style)
         return screen.text()
-
-    def _joined(self, pieces: list[str]) -> str:
-        return "".join(pieces)
 
 
 def parts(
@@ -450,28 +513,6 @@ _STYLE = re.compile(rb"\x1b\[[0-9;:]*m")
 _STYLES_AND_RETURNS = re.compile(rb"(?:\x1b\[[0-9;:]*m|\r)*")
 
 
-def forward(data: bytes, cols: int, level: Callable[[bytes], str], drawn: Callable[[bytes], str]) -> list[str]:
-    """Give the text of bytes without vertical moves and ignored sequences, in parts.
-
-    Args:
-        cols: the pane's width.
-        level: the text of bytes that never go back.
-        drawn: the text of a line that a terminal has to draw.
-    """
-    if data.count(b"\r") == data.count(b"\r\n"):
-        data = data.translate(None, DROPPED_BYTES + b"\r")  # four times as fast as replacing each line end
-    else:
-        data = data.translate(None, DROPPED_BYTES).replace(b"\r\n", b"\n")
-    data = _without_idle_erasing(data)
-    pieces: list[str] = []
-    pos = 0
-    for start, end in _edited_lines(data) if _goes_back(data) else ():
-        pieces += level(data[pos:start]), _edited_line(data[start:end], cols, level, drawn)
-        pos = end
-    pieces.append(level(data[pos:]))
-    return pieces
-
-
 def _goes_back(data: bytes) -> bool:
     return b"\r" in data or b"\b" in data or (b"\x1b" in data and _EDITING_SEQUENCE.search(data) is not None)
 
@@ -493,14 +534,6 @@ def _without_idle_erasing(data: bytes) -> bytes:
     return data
 
 
-def _edited_line(line: bytes, cols: int, level: Callable[[bytes], str], drawn: Callable[[bytes], str]) -> str:
-    line = _without_idle_erasing(_without_outer_returns(line))
-    if not _goes_back(line):
-        return level(line)
-    text = _overlaid(line, cols)
-    return drawn(line) if text is None else text.rstrip(" ")
-
-
 def _without_outer_returns(line: bytes) -> bytes:
     """The line without the returns at its beginning and end, between styles, too."""
     line, ending = line.strip(b"\r"), b""
@@ -515,7 +548,7 @@ def _without_outer_returns(line: bytes) -> bytes:
     return line + ending
 
 
-def without_styles(data: bytes) -> bytes:
+def _without_styles(data: bytes) -> bytes:
     return _STYLE.sub(b"", data) if b"\x1b" in data else data
 
 
@@ -532,94 +565,15 @@ def _overlaid(line: bytes, cols: int) -> str | None:
     return shown.decode()
 
 
-def decode(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     """Bytes as text; what is not UTF-8 becomes U+FFFD."""
     return data.decode("utf-8", "replace")
 
 
-# ---- Raw bytes of a pane in ------------------------------------------------------------------------------------------
-#
-# Clean text with its colours out: the text of `plain`, with `CSI m` where the style changes.
-#
-# No other sequence ever leaves here, and each line begins and ends in the terminal's own style: a text can be cut at
-# any line's end, and colours nothing behind it. Pure: bytes in, text out.
-
 _STYLED_LINE_END = re.compile(rb"\r(?=(?:\r|\x1b\[[0-9;:]*m)*\x1b\[[0-9;:]*m\r*\n)")
 """A return before a line's end, with styles in between."""
 
-
-def ansi(
-    data: bytes,
-    cols: int,
-    rows: int = 24,
-    *,
-    col: int = 0,
-    row: int = 0,
-    inside: bool | None = None,
-    style: Style = PLAIN_STYLE,
-    version: TmuxVersion = OLDEST_VERSION,
-) -> PlainText:
-    """Give the text that `plain` gives, with its colours.
-
-    Args:
-        style: the style before it, as `style_behind` gives it; the rest is as in `plain`.
-    """
-    cleaner = StyledCleaner(cols, rows, row, style, version)
-    found = parts(data, cols, rows, col=col, inside=inside, cleaner=cleaner)
-    text, shown = sanitized(joined([part.text for part in found]))
-    return PlainText(cleaner.palette.drawn(text), shown, cleaner.drew_above)
-
-
-class StyledCleaner(Cleaner):
-    """Makes styled text of each stretch."""
-
-    palette: StyleLetters
-
-    def __init__(
-        self,
-        cols: int,
-        rows: int,
-        row: int = 0,
-        style: Style = PLAIN_STYLE,
-        version: TmuxVersion = OLDEST_VERSION,
-    ) -> None:
-        super().__init__(cols, rows, row, version)
-        self.palette = StyleLetters()
-        self._style = sgr(PLAIN_STYLE, style).encode()
-        self._letter = self.palette.letter(style)
-        """The style of what is printed next."""
-
-    def skip(self, data: bytes, start: int, end: int, inside: bool) -> None:
-        before = self.palette.style(self._letter)
-        self._letter = self.palette.letter(style_behind(data[start:end], before, inside=inside))
-
-    def _without_sequences(self, data: bytes) -> bytes:
-        if b"\x1b" not in data:
-            return data
-        data = OTHER_THAN_STYLES.sub(b"", data)
-        return _STYLED_LINE_END.sub(b"", data) if b"\r\x1b" in data else data
-
-    def _level(self, data: bytes) -> str:
-        text = decode(data)
-        if self._letter == UNSTYLED and b"\x1b" not in data:
-            return text
-        first, *parts = SGR.split(text)
-        letters = [self._letter, *self.palette.after(self._letter, parts[::2])]
-        self._letter = letters[-1]
-        return StyledText.of_runs(letters, [first, *parts[1::2]])
-
-    def _screen(self, rows: int, row: int) -> TextScreen:
-        screen = super()._screen(rows, row)
-        screen.pen = screen.pens.get(self.palette.style(self._letter))
-        return screen
-
-    def _text_of(self, screen: TextScreen) -> str:
-        self._letter = self.palette.letter(screen.pen.style)
-        return super()._text_of(screen)
-
-    def _joined(self, pieces: list[str]) -> str:
-        return joined(pieces)
-
+# ---- Which style comes of bytes, none of which are shown. Pure -------------------------------------------------------
 
 _RESTYLING_SEQUENCE = re.compile(
     rb"""\x1b(?:

@@ -111,13 +111,14 @@ def styled(text: str, letter: str) -> str:
     return text if letter == UNSTYLED else StyledText(text, letter * len(text))
 
 
-def joined(parts: Iterable[str]) -> str:
-    """Join texts, with the styles of each."""
-    parts = list(parts)
-    text = "".join(parts)
-    if not any(isinstance(part, StyledText) for part in parts):
+def joined(parts: Sequence[str], between: str = "") -> str:
+    """Join texts, with the styles of each; what is put between them has none."""
+    if len(parts) == 1:
+        return parts[0]
+    text = between.join(parts)
+    if StyledText not in map(type, parts):
         return text
-    return parts[0] if len(parts) == 1 else StyledText(text, "".join(map(letters_of, parts)))
+    return StyledText(text, (UNSTYLED * len(between)).join(map(letters_of, parts)))
 
 
 class StyleLetters:

@@ -118,18 +118,15 @@ class TextScreen(Pages):
         return self._lines_of([*self._left, *map(self._read, grid.rows[grid.above : shown])])
 
     def _lines_of(self, rows: list[tuple[str, bool]]) -> str:
-        join = "".join if self._palette is None else joined
         lines, parts = list[str](), list[str]()
         for text, goes_on in rows:
             parts.append(text)
             if not goes_on:
-                lines.append(join(parts).rstrip(" "))
+                lines.append(joined(parts).rstrip(" "))
                 parts = []
         if parts:
-            lines.append(join(parts).rstrip(" "))
-        return (
-            "\n".join(lines) if self._palette is None else joined([part for line in lines for part in ("\n", line)][1:])
-        )
+            lines.append(joined(parts).rstrip(" "))
+        return joined(lines, "\n")
 
     def _read(self, row: TextRow) -> tuple[str, bool]:
         goes_on = row.wrapped > 0
