@@ -25,12 +25,15 @@ Party = Literal["broker", "launcher", "step", "sink", "shell"]
 
 @dataclass(frozen=True)
 class SessionFile:
-    """A file or a directory of every session; asked of one session's directory, it is its path there."""
+    """A file or a directory of every session; asked of one session's directory, it is its path there.
+
+    Brokers alone write and read it, where nothing else is said.
+    """
 
     name: str
     holds: str
-    writers: tuple[Party, ...]
-    readers: tuple[Party, ...]
+    writers: tuple[Party, ...] = ("broker",)
+    readers: tuple[Party, ...] = ("broker",)
     is_directory: bool = False
     attribute: str = field(default="", init=False, compare=False)
     """Its name here."""
@@ -83,208 +86,81 @@ class SessionDirectory:
         readers=("broker", "sink"),
     )
     sink = SessionFile(
-        "sink.pid",
-        "process id and number of the sink",
-        writers=("sink",),
-        readers=("broker", "launcher"),
+        "sink.pid", "process id and number of the sink", writers=("sink",), readers=("broker", "launcher")
     )
 
-    timing = SessionFile(
-        "timing",
-        "when how much had been printed, in blocks that are appended",
-        writers=("broker",),
-        readers=("broker",),
-    )
-    timing_before = SessionFile(
-        "timing.1",
-        "what was in `timing` before that was full",
-        writers=("broker",),
-        readers=("broker",),
-    )
-    timing_lock = SessionFile(
-        "timing.lock",
-        "nothing: held by the broker that writes `timing`",
-        writers=("broker",),
-        readers=("broker",),
-    )
+    timing = SessionFile("timing", "when how much had been printed, in blocks that are appended")
+    timing_before = SessionFile("timing.1", "what was in `timing` before that was full")
+    timing_lock = SessionFile("timing.lock", "nothing: held by the broker that writes `timing`")
 
     # ---- what happened, and how far readers have come ------------------------------------------
 
-    meta = SessionFile(
-        "meta.json",
-        "program, arguments, size, when it was made, whether it was destroyed",
-        writers=("broker",),
-        readers=("broker",),
-    )
+    meta = SessionFile("meta.json", "program, arguments, size, when it was made, whether it was destroyed")
     destroyed = SessionFile(
         "destroyed",
         "nothing: it tells that the session was destroyed by a broker that could not say so in a newer `meta.json`",
-        writers=("broker",),
-        readers=("broker",),
     )
-    ended = SessionFile(
-        "ended.json",
-        "why it was ended, by whom and when, if somebody or a limit ended it",
-        writers=("broker",),
-        readers=("broker",),
-    )
-    lost = SessionFile(
-        "lost",
-        "nothing: since when it is known that its pane is gone and that nobody tells of its end",
-        writers=("broker",),
-        readers=("broker",),
-    )
-    pin = SessionFile(
-        "pinned",
-        "nothing: it tells that the files of the session stay, however old they become",
-        writers=("broker",),
-        readers=("broker",),
-    )
+    ended = SessionFile("ended.json", "why it was ended, by whom and when, if somebody or a limit ended it")
+    lost = SessionFile("lost", "nothing: since when it is known that its pane is gone and that nobody tells of its end")
+    pin = SessionFile("pinned", "nothing: it tells that the files of the session stay, however old they become")
     events = SessionFile(
         "events.jsonl",
         "one JSON object a line: input (sizes only), resize, gap, exit; with time and offset",
         writers=("broker", "sink", "launcher"),
-        readers=("broker",),
     )
-    checkpoint = SessionFile(
-        "marks.json",
-        "what the shell's marks said up to an offset",
-        writers=("broker",),
-        readers=("broker",),
-    )
-    screens = SessionFile(
-        "screens",
-        "screens of the past, from which later ones are rebuilt",
-        writers=("broker",),
-        readers=("broker",),
-    )
-    screens_lock = SessionFile(
-        "screens.lock",
-        "nothing: held by the broker that makes such screens",
-        writers=("broker",),
-        readers=("broker",),
-    )
+    checkpoint = SessionFile("marks.json", "what the shell's marks said up to an offset")
+    screens = SessionFile("screens", "screens of the past, from which later ones are rebuilt")
+    screens_lock = SessionFile("screens.lock", "nothing: held by the broker that makes such screens")
     levels = SessionFile(
-        "levels.json",
-        "the shells that were adopted in it, one in front of the other, and how far an adoption has come",
-        writers=("broker",),
-        readers=("broker",),
+        "levels.json", "the shells that were adopted in it, one in front of the other, and how far an adoption has come"
     )
     levels_lock = SessionFile(
-        "levels.lock",
-        "nothing: held by the broker that adopts a shell, or writes that one has ended",
-        writers=("broker",),
-        readers=("broker",),
+        "levels.lock", "nothing: held by the broker that adopts a shell, or writes that one has ended"
     )
     commands = SessionFile(
-        "commands.jsonl",
-        "the commands that the shell has ended, and what callers typed where the terminal showed it",
-        writers=("broker",),
-        readers=("broker",),
+        "commands.jsonl", "the commands that the shell has ended, and what callers typed where the terminal showed it"
     )
-    commands_before = SessionFile(
-        "commands.1.jsonl",
-        "what was in `commands.jsonl` before that was full",
-        writers=("broker",),
-        readers=("broker",),
-    )
-    cursors = SessionFile(
-        "cursors",
-        "a file for each caller: how far it has read",
-        writers=("broker",),
-        readers=("broker",),
-        is_directory=True,
-    )
-    told = SessionFile(
-        "told",
-        "a file for each caller: numbers of the commands that it was told of",
-        writers=("broker",),
-        readers=("broker",),
-        is_directory=True,
-    )
-    handed = SessionFile(
-        "handed",
-        "a file for each caller: of how many give-backs it was told",
-        writers=("broker",),
-        readers=("broker",),
-        is_directory=True,
-    )
+    commands_before = SessionFile("commands.1.jsonl", "what was in `commands.jsonl` before that was full")
+    cursors = SessionFile("cursors", "a file for each caller: how far it has read", is_directory=True)
+    told = SessionFile("told", "a file for each caller: numbers of the commands that it was told of", is_directory=True)
+    handed = SessionFile("handed", "a file for each caller: of how many give-backs it was told", is_directory=True)
     matched = SessionFile(
-        "matched",
-        "a file for each caller: where the last match of a pattern ends that it was given",
-        writers=("broker",),
-        readers=("broker",),
-        is_directory=True,
+        "matched", "a file for each caller: where the last match of a pattern ends that it was given", is_directory=True
     )
-    queued = SessionFile(
-        "typed",
-        "bytes that may wait for a program that does not read",
-        writers=("broker",),
-        readers=("broker",),
-    )
+    queued = SessionFile("typed", "bytes that may wait for a program that does not read")
 
     stdin = SessionFile(
         "stdin",
         "what a command is given to read, until its shell has opened that",
-        writers=("broker",),
         readers=("shell",),
         is_directory=True,
     )
 
     recordings = SessionFile(
-        "recordings",
-        "recordings and exports for which no other place was named",
-        writers=("broker",),
-        readers=("broker",),
-        is_directory=True,
+        "recordings", "recordings and exports for which no other place was named", is_directory=True
     )
     recording = SessionFile(
         "recording.json",
         "the recording that is being made, or the last one that was: where it begins, what became of it",
-        writers=("broker",),
-        readers=("broker",),
     )
     recording_lock = SessionFile(
-        "recording.lock",
-        "nothing: held by the broker that changes `recording.json`, or makes the file of a recording",
-        writers=("broker",),
-        readers=("broker",),
+        "recording.lock", "nothing: held by the broker that changes `recording.json`, or makes the file of a recording"
     )
 
     requests = SessionFile(
         "requests",
         "what agents ask a person to type, and what became of it: two files for each request",
-        writers=("broker",),
-        readers=("broker",),
         is_directory=True,
     )
 
     # ---- the start of its program --------------------------------------------------------------
 
-    spec = SessionFile(
-        "spec",
-        "arguments and environment, until the program has started",
-        writers=("broker",),
-        readers=("step",),
-    )
+    spec = SessionFile("spec", "arguments and environment, until the program has started", readers=("step",))
     spec_within = SessionFile(
-        "spec.within",
-        "the same for the step within a sandbox of bubblewrap's",
-        writers=("broker",),
-        readers=("step",),
+        "spec.within", "the same for the step within a sandbox of bubblewrap's", readers=("step",)
     )
-    pid = SessionFile(
-        "pid",
-        "process id of the program",
-        writers=("step", "broker"),
-        readers=("broker",),
-    )
-    wrapper = SessionFile(
-        "wrapper",
-        "process id of bwrap, when that is around the program",
-        writers=("step",),
-        readers=("broker",),
-    )
+    pid = SessionFile("pid", "process id of the program", writers=("step", "broker"))
+    wrapper = SessionFile("wrapper", "process id of bwrap, when that is around the program", writers=("step",))
     report = SessionFile(
         "error",
         "why the program could not be started; `ready` or `begun` once it was, in a sandbox",
@@ -292,23 +168,16 @@ class SessionDirectory:
         readers=("broker", "step"),
     )
     launcher_said = SessionFile(
-        "launcher.err",
-        "what the launcher's shell said",
-        writers=("launcher",),
-        readers=("launcher",),
+        "launcher.err", "what the launcher's shell said", writers=("launcher",), readers=("launcher",)
     )
 
     go = SessionFile(
         "go",
         "a pipe for which the step of a pane waits that was made ahead, until it is a session's",
-        writers=("broker",),
         readers=("step",),
     )
     unless_taken = SessionFile(
-        "unless-taken",
-        "how the step of such a pane has tmux end it, unless it is a session's",
-        writers=("broker",),
-        readers=("step",),
+        "unless-taken", "how the step of such a pane has tmux end it, unless it is a session's", readers=("step",)
     )
 
     # ---- the session's own ---------------------------------------------------------------------
@@ -333,36 +202,22 @@ class SessionDirectory:
         is_directory=True,
     )
     given_spare = SessionFile(
-        "given/spare",
-        "nothing: the file of a command that was read, for the next one",
-        writers=("broker", "shell"),
-        readers=("broker",),
+        "given/spare", "nothing: the file of a command that was read, for the next one", writers=("broker", "shell")
     )
     within = SessionFile(
-        "within",
-        "all of the directory that can be seen in a sandbox",
-        writers=("broker",),
-        readers=("shell",),
-        is_directory=True,
+        "within", "all of the directory that can be seen in a sandbox", readers=("shell",), is_directory=True
     )
     history_within = SessionFile(
-        "within/history",
-        "its history, when it is in a sandbox",
-        writers=("shell",),
-        readers=("shell",),
+        "within/history", "its history, when it is in a sandbox", writers=("shell",), readers=("shell",)
     )
     stdin_within = SessionFile(
         "within/stdin",
         "what a command is given to read, when the session is in a sandbox",
-        writers=("broker",),
         readers=("shell",),
         is_directory=True,
     )
     nonce_within = SessionFile(
-        "within/nonce",
-        "that word, when it is in a sandbox",
-        writers=("broker", "shell"),
-        readers=("shell",),
+        "within/nonce", "that word, when it is in a sandbox", writers=("broker", "shell"), readers=("shell",)
     )
     given_within = SessionFile(
         "within/given",
@@ -372,10 +227,7 @@ class SessionDirectory:
         is_directory=True,
     )
     given_spare_within = SessionFile(
-        "within/given/spare",
-        "such a file, when it is in a sandbox",
-        writers=("broker", "shell"),
-        readers=("broker",),
+        "within/given/spare", "such a file, when it is in a sandbox", writers=("broker", "shell")
     )
     temporary_within = SessionFile(
         "within/tmp",

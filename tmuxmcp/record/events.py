@@ -51,54 +51,58 @@ FOR_EVER = 2**62
 
 
 @dataclass(frozen=True)
-class InputEvent:
-    """Something was typed; what it was is not said here."""
+class _WrittenEvent:
+    """Something that happened."""
 
-    kind: ClassVar = "input"
+    kind: ClassVar[str]
 
     time: str
     """ISO 8601 in UTC; "" where it cannot be read."""
     offset: int
     """Size of the log then."""
+
+
+@dataclass(frozen=True)
+class InputEvent(_WrittenEvent):
+    """Something was typed; what it was is not said here."""
+
+    kind: ClassVar = "input"
+
     bytes: int
     keys: int
     """Named keys beside these bytes."""
 
 
 @dataclass(frozen=True)
-class NotedEvent:
+class NotedEvent(_WrittenEvent):
     """What was typed there was a call's with this `request_id`."""
 
     kind: ClassVar = "noted"
 
-    time: str
-    offset: int
     request_id: str
     stamp: str
     """What `@tmuxmcp_request` of its pane then said."""
 
 
 @dataclass(frozen=True)
-class ShownEvent:
-    """What was typed there, which the terminal then showed; only while a recording wants what is typed."""
+class ShownEvent(_WrittenEvent):
+    """What was typed there, which the terminal then showed; only while a recording wants what is typed.
+
+    Its `offset` is the size of the log before it was typed.
+    """
 
     kind: ClassVar = "shown"
 
-    time: str
-    offset: int
-    """Size of the log before it was typed."""
     text: str
     """With the characters that Enter and control keys send."""
 
 
 @dataclass(frozen=True)
-class RecordingEvent:
+class RecordingEvent(_WrittenEvent):
     """A recording began, or came to its end."""
 
     kind: ClassVar = "recording"
 
-    time: str
-    offset: int
     state: str
     """As `RecordingStage` has it."""
     path: str
@@ -106,60 +110,51 @@ class RecordingEvent:
 
 
 @dataclass(frozen=True)
-class ResizedEvent:
+class ResizedEvent(_WrittenEvent):
     """The terminal has another size from here on."""
 
     kind: ClassVar = "resize"
 
-    time: str
-    offset: int
     cols: int
     rows: int
 
 
 @dataclass(frozen=True)
-class SizeUnknownEvent:
-    """Somebody changed the size in tmux itself, some time between two offsets, and nobody wrote that down."""
+class SizeUnknownEvent(_WrittenEvent):
+    """Somebody changed the size in tmux itself, some time between two offsets, and nobody wrote that down.
+
+    Its `offset` is that of the change before; 0: there was none.
+    """
 
     kind: ClassVar = "size_unknown"
 
-    time: str
-    offset: int
-    """That of the change before; 0: there was none."""
     until: int
     """Size of the log when it was noticed."""
 
 
 @dataclass(frozen=True)
-class GapEvent:
+class GapEvent(_WrittenEvent):
     """Output was lost here."""
 
     kind: ClassVar = "gap"
 
-    time: str
-    offset: int
-
 
 @dataclass(frozen=True)
-class ExitedEvent:
+class ExitedEvent(_WrittenEvent):
     """The program ended, by itself or by a signal: one of the two is None."""
 
     kind: ClassVar = "exit"
 
-    time: str
-    offset: int
     exit_code: int | None
     exit_signal: str | None
 
 
 @dataclass(frozen=True)
-class AdoptedEvent:
+class AdoptedEvent(_WrittenEvent):
     """Our marks were typed into a shell."""
 
     kind: ClassVar = "adopted"
 
-    time: str
-    offset: int
     level: int
     """How many shells with marks it is in front of."""
     shell: str
@@ -169,25 +164,21 @@ class AdoptedEvent:
 
 
 @dataclass(frozen=True)
-class LeftShellEvent:
+class LeftShellEvent(_WrittenEvent):
     """An adopted shell ended, or its marks were taken out."""
 
     kind: ClassVar = "left"
 
-    time: str
-    offset: int
     level: int
     exit_code: int | None
 
 
 @dataclass(frozen=True)
-class TakenEvent:
+class TakenEvent(_WrittenEvent):
     """A person took the session over, or it was paused."""
 
     kind: ClassVar = "taken"
 
-    time: str
-    offset: int
     by: str
     """Their name; `pause`."""
     via: str
@@ -195,13 +186,11 @@ class TakenEvent:
 
 
 @dataclass(frozen=True)
-class GivenBackEvent:
+class GivenBackEvent(_WrittenEvent):
     """It was given back. Two brokers may write the same one down."""
 
     kind: ClassVar = "given_back"
 
-    time: str
-    offset: int
     by: str
     since: str
     """When it was taken; "" where that is not known."""
@@ -211,26 +200,22 @@ class GivenBackEvent:
 
 
 @dataclass(frozen=True)
-class AskedEvent:
+class AskedEvent(_WrittenEvent):
     """An agent asked a person to type something; what it said is not written down."""
 
     kind: ClassVar = "asked"
 
-    time: str
-    offset: int
     request_id: str
     secret: int
     """1: a secret is to be typed."""
 
 
 @dataclass(frozen=True)
-class AnsweredEvent:
+class AnsweredEvent(_WrittenEvent):
     """What became of that."""
 
     kind: ClassVar = "answered"
 
-    time: str
-    offset: int
     request_id: str
     outcome: str
     """`done`, `declined`, `timeout`, `withdrawn` or `exited`."""
