@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import tmuxmcp
 from tmuxmcp.config import VARIABLE_PREFIX, Settings
 from tmuxmcp.faces.cli import arguments
-from tmuxmcp.faces.cli.helptext import COMMON_OPTIONS, row, word_of
+from tmuxmcp.faces.cli.helptext import COMMON_OPTIONS, EXIT_STATUS, Verb, row, word_of
 
 HANGING = 24
 """Columns by which what an option means is indented."""
@@ -17,9 +16,6 @@ HANGING = 24
 
 def page() -> str:
     """The page, in the macros of man(7)."""
-    parser = arguments.Parser("tmuxmcp")
-    verbs = parser.add_subparsers()
-    made = {name: add(verbs, name, False) or verbs.choices[name] for name, add in arguments.VERBS.items()}
     lines = [
         f'.TH TMUXMCP 1 "" "tmuxmcp {tmuxmcp.__version__}" "User Commands"',
         *(".SH NAME", "tmuxmcp \\- terminal sessions for agents, on tmux"),
@@ -27,14 +23,14 @@ def page() -> str:
         *(".SH DESCRIPTION", *_paragraphs(arguments.DESCRIPTION)),
         ".SH COMMANDS",
     ]
-    for name, verb in made.items():
+    for name, verb in arguments.VERBS.items():
         lines += _verb(name, verb)
-    common = {action.dest: action for action in made["list"]._actions if action.dest in COMMON_OPTIONS}
-    lines += [".SH OPTIONS OF EVERY COMMAND", *(line for action in common.values() for line in _item(*row(action)))]
+    common = [each for each in arguments.VERBS["list"].every_argument() if each.dest in COMMON_OPTIONS]
+    lines += [".SH OPTIONS OF EVERY COMMAND", *(line for each in common for line in _item(*row(each)))]
     lines += [".SH SETTINGS", *_paragraphs(SETTINGS)]
     for name, field in Settings.model_fields.items():
         lines += _item(f"--{name.replace('_', '-')}", f"{field.description or name}.")
-    lines += [".SH EXIT STATUS", *_paragraphs(arguments.EXIT_STATUS.removeprefix("Exit status: "))]
+    lines += [".SH EXIT STATUS", *_paragraphs(EXIT_STATUS.removeprefix("Exit status: "))]
     lines += [".SH FILES", *_item("~/.config/tmuxmcp/config.toml", "the settings file")]
     lines += _item("~/.local/state/tmuxmcp", "the socket and the logs, where the setting state_dir says nothing else")
     return "\n".join([*lines, ".SH SEE ALSO", ".BR tmux (1)"]) + "\n"
@@ -45,15 +41,18 @@ A setting is a flag of serve, demo and config, an environment variable that begi
 {VARIABLE_PREFIX}ROWS), or a line of the settings file. Flags count before variables, and these before the file."""
 
 
-def _verb(name: str, verb: Any) -> Iterator[str]:
-    words = [action for action in verb._actions if not action.option_strings]
+def _verb(name: str, verb: Verb) -> Iterator[str]:
+    # What has the flags of all settings has those of few here: the settings have a part of their own.
+    late = verb.late() if verb.late is arguments.client_words else arguments.few_settings()
+    every = [*verb.arguments, *late]
+    words = [each for each in every if not each.is_option]
     yield f".SS {_text(' '.join(['tmuxmcp', name, '[OPTIONS]', *map(word_of, words)]))}"
-    yield from _paragraphs(verb.description or "")
-    for action in words:
-        yield from _item(word_of(action), action.help or "")
-    for action in verb._actions:
-        if action.option_strings and action.dest not in COMMON_OPTIONS:
-            yield from _item(*row(action))
+    yield from _paragraphs(verb.description)
+    for each in words:
+        yield from _item(word_of(each), each.text)
+    for each in every:
+        if each.is_option and each.dest not in COMMON_OPTIONS:
+            yield from _item(*row(each))
 
 
 def _item(left: str, text: str) -> list[str]:

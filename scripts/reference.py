@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import inspect
 import json
@@ -24,7 +23,7 @@ from tmuxmcp.contract.request import Operation, Seldom
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, TOOL_SETS
 from tmuxmcp.faces import rpc
 from tmuxmcp.faces.cli import arguments
-from tmuxmcp.faces.cli.helptext import word_of
+from tmuxmcp.faces.cli.helptext import EXIT_STATUS, Argument, Verb, word_of
 from tmuxmcp.faces.mcp import select
 from tmuxmcp.faces.metrics import METRICS
 from tmuxmcp.terminal.keys import parse_keys
@@ -604,50 +603,39 @@ def command_line() -> list[str]:
         "",
         *(line.strip() for line in arguments.DESCRIPTION.splitlines()),
         "",
-        *(line.strip() for line in arguments.EXIT_STATUS.splitlines()),
+        *(line.strip() for line in EXIT_STATUS.splitlines()),
         "",
     ]
-    parser = arguments.Parser("tmuxmcp")
-    verbs = parser.add_subparsers()
-    made = {name: add(verbs, name, True) or verbs.choices[name] for name, add in arguments.VERBS.items()}
-    summaries = {action.dest: action.help or "" for action in verbs._choices_actions}
-    rows = [(f"[`{name}`](#tmuxmcp-{name})", summaries[name]) for name in made]
+    rows = [(f"[`{name}`](#tmuxmcp-{name})", verb.summary) for name, verb in arguments.VERBS.items()]
     lines += table(("command", "does"), rows)
-    for name, verb in made.items():
-        lines += [f"## tmuxmcp {name}", "", *_description(verb), "", *_verb(name, verb, verbs)]
+    for name, verb in arguments.VERBS.items():
+        lines += [f"## tmuxmcp {name}", "", *verb.description.split("\n"), "", *_verb(name, verb)]
     return lines[:-1]
 
 
-def _description(verb: argparse.ArgumentParser) -> list[str]:
-    return (verb.description or "").split("\n")
-
-
-def _verb(name: str, verb: argparse.ArgumentParser, verbs: Any) -> list[str]:
-    positional = [action for action in verb._actions if not action.option_strings]
-    words = " ".join(word_of(action) for action in positional)
+def _verb(name: str, verb: Verb) -> list[str]:
+    every = verb.every_argument()
+    positional = [each for each in every if not each.is_option]
+    words = " ".join(map(word_of, positional))
     lines = ["```text", f"tmuxmcp {name} [OPTIONS] {words}".rstrip(), "```", ""]
-    others = [other for other, parser in verbs.choices.items() if parser is verb and other != name]
-    if others:
-        lines += [f"Also: {', '.join(map(code, others))}.", ""]
-    rows = [(code(word_of(action)), action.help or "") for action in positional]
-    options = [action for action in verb._actions if action.option_strings and action.dest != "help"]
-    has_all = any(action.dest == "set_rows" for action in options)
-    shown = [action for action in options if not (has_all and action.dest.startswith("set_"))]
-    rows += [(_option(action), action.help or "") for action in shown]
+    if verb.other_names:
+        lines += [f"Also: {', '.join(map(code, verb.other_names))}.", ""]
+    rows = [(code(word_of(each)), each.text) for each in positional]
+    options = [each for each in every if each.is_option and each.dest != "help"]
+    has_all = any(each.dest == "set_rows" for each in options)
+    shown = [each for each in options if not (has_all and each.dest.startswith("set_"))]
+    rows += [(_option(each), each.text) for each in shown]
     lines += table(("word or option", "meaning"), rows)
     if len(shown) < len(options):
-        left_out = sorted(set(Settings.model_fields) - {action.dest.removeprefix("set_") for action in options})
+        left_out = sorted(set(Settings.model_fields) - {each.dest.removeprefix("set_") for each in options})
         but = f" but {', '.join(map(code, left_out))}" if left_out else ""
         lines += [f"And a flag for every [setting](settings.md#names){but}.", ""]
     return lines
 
 
-def _option(action: argparse.Action) -> str:
-    value = ""
-    if action.nargs != 0:
-        choices = "|".join(map(str, action.choices)) if action.choices else ""
-        value = f" {action.metavar or choices or action.dest.upper()}"
-    return ", ".join(code(option + value) for option in action.option_strings)
+def _option(option: Argument) -> str:
+    value = f" {option.value or '|'.join(option.choices)}" if option.takes_value else ""
+    return ", ".join(code(name + value) for name in option.names)
 
 
 # ---- files -------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_what_is_to_be_typed_can_be_typed():
         verb, *words = shlex.split(line)
         parser = parse([verb] if verb != "search" else [verb, "x"]).parser
         for word in words:
-            assert not word.startswith("-") or word in parser._option_string_actions, line
+            assert not word.startswith("-") or word in parser.options, line
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from tmuxmcp.contract.errors import TmuxMcpError, shortage
 from tmuxmcp.faces.cli import output
@@ -24,7 +25,9 @@ def _do(options: argparse.Namespace, words: Sequence[str]) -> int:
 
         if attached.is_elsewhere(options):
             return attached.run(options, words)
-    status: int = options.handler(options)
+    module, name = options.parser.verb.handler.split(".")
+    handler = getattr(import_module(f"tmuxmcp.faces.cli.{module}"), name)
+    status: int = handler(options)
     return status
 
 

@@ -1,4 +1,4 @@
-"""`tmuxmcp completion`: scripts by which bash, zsh and fish complete our words, made from the parser itself.
+"""`tmuxmcp completion`: scripts by which bash, zsh and fish complete our words, made from the table of verbs.
 
 The scripts ask `tmuxmcp completion --sessions` for ids. That reads directory names and nothing else: a person who
 presses Tab waits for it.
@@ -8,48 +8,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import NamedTuple
 
 from tmuxmcp.contract.errors import TmuxMcpError
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.faces.cli import output
-from tmuxmcp.faces.cli.arguments import VERBS, Parser
+from tmuxmcp.faces.cli.arguments import VERBS
+from tmuxmcp.faces.cli.helptext import Argument
 from tmuxmcp.machine.ownfiles import read_toml
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.meta import Meta
-
-WHAT_FOLLOWS = {
-    "session": "@sessions",
-    "id": "@sessions",
-    "more": "@sessions",
-    "ids": "@logs",
-    "config": "@files",
-    "cwd": "@directories",
-    "path": "@files",
-    "set_state_dir": "@directories",
-    "set_cwd": "@directories",
-    "set_program": "@commands",
-}
-"""What to offer for an argument, by its name in the parser."""
-
-FIRST_WORDS = {
-    "policy": "test pending confirm decline",
-    "run": "@sessions",
-    "send": "@sessions",
-    "search": "@sessions",
-    "log": "@logs",
-    "export": "@logs",
-    "replay": "@logs",
-    "history": "@logs",
-    "pin": "@logs",
-    "script": "@logs",
-    "new": "@commands",
-    "serve": "@commands",
-}
-"""What to offer for the first word of a verb where the parser's own name of it does not say."""
 
 
 def completion(options: argparse.Namespace) -> int:
@@ -59,7 +29,7 @@ def completion(options: argparse.Namespace) -> int:
         return 0
     if options.shell is None:
         options.parser.error("there is no SHELL")
-    script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](_verbs())
+    script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell]([*_completed()])
     if options.json:
         output.write_json({"shell": options.shell, "script": script})
     else:
@@ -94,86 +64,44 @@ def _session_ids(state_dir: Path, gone: bool) -> Iterator[str]:
 # ---- what there is to complete -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Flag:
-    """An option of a verb."""
-
-    names: list[str]
-    text: str
-    follows: str | None
-    """What follows it: words, or `@sessions` and the like; None: nothing does."""
-
-
-@dataclass(frozen=True)
-class Verb:
-    """A verb, or another name of it."""
+class Completed(NamedTuple):
+    """What a shell offers for a verb, or another name of it."""
 
     name: str
     text: str
     first: str
     """What its first word is; empty: it has none."""
-    flags: list[Flag]
+    options: list[Argument]
 
 
-def _verbs() -> list[Verb]:
-    verbs: Any = Parser("tmuxmcp").add_subparsers()
-    for name, add in VERBS.items():
-        add(verbs, name, True)
-    texts = {action.dest.split(" ")[0]: action.help or "" for action in verbs._choices_actions}
-    return [
-        Verb(name, texts.get(name, "the same as list"), _first_word(name, parser), list(_flags(parser)))
-        for name, parser in verbs.choices.items()
-    ]
+def _completed() -> Iterator[Completed]:
+    for name, verb in VERBS.items():
+        every = verb.every_argument()
+        first = next((_offered(each) for each in every if not each.is_option), "")
+        options = [each for each in every if each.is_option]
+        yield Completed(name, verb.summary, first, options)
+        for other in verb.other_names:
+            yield Completed(other, f"the same as {name}", first, options)
 
 
-def _first_word(name: str, parser: argparse.ArgumentParser) -> str:
-    words = [action for action in parser._actions if not action.option_strings]
-    if not words:
+def _offered(argument: Argument) -> str:
+    """What a shell offers for its value: words, or `@sessions` and the like; empty: it takes none."""
+    if not argument.takes_value:
         return ""
-    return FIRST_WORDS.get(name) or " ".join(words[0].choices or []) or WHAT_FOLLOWS.get(words[0].dest, "@any")
-
-
-def _flags(parser: argparse.ArgumentParser) -> Iterator[Flag]:
-    for action in parser._actions:
-        if action.option_strings:
-            text = " ".join((action.help or "").replace("%%", "%").split())
-            yield Flag(list(action.option_strings), text, _follows(action))
-
-
-def _follows(action: argparse.Action) -> str | None:
-    if action.nargs == 0:
-        return None
-    if action.choices:
-        return " ".join(map(str, action.choices))
-    return WHAT_FOLLOWS.get(action.dest) or _setting_values(action.dest.removeprefix("set_")) or "@any"
-
-
-def _setting_values(name: str) -> str:
-    """The values of a setting that has few."""
-    from tmuxmcp.config import Settings
-    from tmuxmcp.contract.settings import TOOL_SETS
-
-    field = Settings.model_fields.get(name)
-    if name == "tools":
-        return " ".join([*TOOL_SETS, "all"])
-    if field is None:
-        return ""
-    if field.annotation is bool:
-        return "true false"
-    return " ".join(get_args(field.annotation)) if get_origin(field.annotation) is Literal else ""
+    return argument.completes or " ".join(argument.choices) or "@any"
 
 
 # ---- bash and zsh --------------------------------------------------------------------------------
 
 
-def _values(verbs: list[Verb]) -> str:
+def _values(verbs: Sequence[Completed]) -> str:
     """A function of bash and zsh: `_tmuxmcp_value VERB FLAG` puts what follows the flag into REPLY."""
     lines = ["_tmuxmcp_value() {", '    case "$1 $2" in']
     for verb in verbs:
-        for flag in verb.flags:
-            if flag.follows:
-                names = "|".join(f'"{verb.name} {name}"' for name in flag.names)
-                lines.append(f"        {names}) REPLY={_quoted(flag.follows)} ;;")
+        for option in verb.options:
+            if offered := _offered(option):
+                names = "|".join(f'"{verb.name} {name}"' for name in option.names)
+                lines.append(f"        {names}) REPLY={_quoted(offered)} ;;")
         if verb.first:
             lines.append(f'        "{verb.name} word") REPLY={_quoted(verb.first)} ;;')
     return "\n".join([*lines, "        *) REPLY=; return 1 ;;", "    esac", "}"])
@@ -183,10 +111,10 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _bash(verbs: list[Verb]) -> str:
+def _bash(verbs: Sequence[Completed]) -> str:
     names = " ".join(verb.name for verb in verbs)
     flags = "\n".join(
-        f"        {verb.name}) REPLY={_quoted(' '.join(name for flag in verb.flags for name in flag.names))} ;;"
+        f"        {verb.name}) REPLY={_quoted(' '.join(name for option in verb.options for name in option.names))} ;;"
         for verb in verbs
     )
     return f"""\
@@ -245,11 +173,9 @@ complete -F _tmuxmcp tmuxmcp
 """
 
 
-def _zsh(verbs: list[Verb]) -> str:
+def _zsh(verbs: Sequence[Completed]) -> str:
     names = "\n".join(f"        {_quoted(f'{verb.name}:{verb.text}')}" for verb in verbs)
-    flags = "\n".join(
-        f"        {verb.name}) reply=({' '.join(_described(flag) for flag in verb.flags)}) ;;" for verb in verbs
-    )
+    flags = "\n".join(f"        {verb.name}) reply=({' '.join(map(_described, verb.options))}) ;;" for verb in verbs)
     return f"""\
 #compdef tmuxmcp
 # zsh completion of tmuxmcp. In ~/.zshrc, after compinit:  eval "$(tmuxmcp completion zsh)"
@@ -314,8 +240,8 @@ fi
 """
 
 
-def _described(flag: Flag) -> str:
-    return " ".join(_quoted(f"{name}:{flag.text}") for name in flag.names)
+def _described(option: Argument) -> str:
+    return " ".join(_quoted(f"{name}:{option.text}") for name in option.names)
 
 
 # ---- fish ----------------------------------------------------------------------------------------
@@ -330,7 +256,7 @@ FISH_COMPLETERS = {
 }
 
 
-def _fish(verbs: list[Verb]) -> str:
+def _fish(verbs: Sequence[Completed]) -> str:
     lines = [
         "# fish completion of tmuxmcp. Once:  tmuxmcp completion fish >~/.config/fish/completions/tmuxmcp.fish",
         "complete -c tmuxmcp -f",
@@ -341,11 +267,12 @@ def _fish(verbs: list[Verb]) -> str:
         here = f"complete -c tmuxmcp -n '__fish_seen_subcommand_from {verb.name}'"
         if verb.first:
             lines.append(f"{here} {_fish_follows(verb.first).removeprefix('-x ')}")
-        for flag in verb.flags:
-            for name in flag.names:
+        for option in verb.options:
+            offered = _offered(option)
+            follows = f" {_fish_follows(offered)}" if offered else ""
+            for name in option.names:
                 spelled = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
-                follows = f" {_fish_follows(flag.follows)}" if flag.follows else ""
-                lines.append(f"{here} {spelled}{follows} -d {_fish_quoted(flag.text)}")
+                lines.append(f"{here} {spelled}{follows} -d {_fish_quoted(option.text)}")
     return "\n".join(lines) + "\n"
 
 

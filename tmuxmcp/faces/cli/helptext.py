@@ -6,8 +6,9 @@ import argparse
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from tmuxmcp.contract.latedataclass import dataclass
 
@@ -18,55 +19,117 @@ MOST_COLS, HELP_LEAST_COLS = 100, 40
 LONGEST_CHOICES = 24
 """Choices longer than this are told in the text."""
 
+EXIT_STATUS = """\
+Exit status: 0 done, 1 error, 2 usage, 3 not found, 4 denied, 124 timed out. `tmuxmcp run` exits with the command's
+own status, and with 125 for errors of ours."""
+
 COMMON_OPTIONS = ("help", "json", "config", "version", "set_state_dir", "set_log_level", "help_all")
 """Options of every command."""
 
 
-def help_of(parser: argparse.ArgumentParser, *, everything: bool = False) -> str:
-    """The help of the program or of a verb, as wide as the terminal.
+class Argument(NamedTuple):
+    """An option of the command line, or a word."""
+
+    names: tuple[str, ...]
+    """Names of an option begin with `-`; a word has one that nobody types."""
+    text: str
+    """What it means."""
+    how: dict[str, Any]
+    """How argparse takes it: arguments of `add_argument`."""
+    completes: str = ""
+    """What a shell offers for a value without choices: words, or `@sessions` and the like; empty: nothing."""
+    apart: str = ""
+    """Of the arguments with the same word here only one is given."""
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it has names that are typed."""
+        return self.names[0].startswith("-")
+
+    @property
+    def dest(self) -> str:
+        """Its name in what `parse` gives."""
+        long = next((name for name in self.names if name.startswith("--")), self.names[0])
+        return str(self.how.get("dest", long.lstrip("-").replace("-", "_")))
+
+    @property
+    def value(self) -> str:
+        """What stands for its value in the help; empty: its choices, or it takes none."""
+        return str(self.how.get("metavar", ""))
+
+    @property
+    def choices(self) -> Sequence[str]:
+        """The values that it takes; empty: others too."""
+        return tuple(self.how.get("choices", ()))
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether it is more than a switch."""
+        return self.how.get("action") in (None, "append")
+
+
+class Verb(NamedTuple):
+    """A command of the command line. Parser, help, completions, manual page and reference are made of this."""
+
+    summary: str
+    handler: str
+    """`module.function` of this package; an async one is for operations, and is given a broker or a fleet."""
+    description: str
+    arguments: Sequence[Argument]
+    late: Callable[[], Sequence[Argument]]
+    """Makes those arguments whose making takes time: the settings."""
+    other_names: tuple[str, ...] = ()
+
+    def every_argument(self) -> list[Argument]:
+        """All of them."""
+        return [*self.arguments, *self.late()]
+
+
+def help_of(prog: str, verb: Verb, *, everything: bool = False) -> str:
+    """The help of a verb, as wide as the terminal.
 
     Args:
+        prog: how it is called.
         everything: also each setting, of another verb than `serve` that takes all of them.
     """
-    actions = parser._actions
-    verbs = [action for action in actions if isinstance(action, argparse._SubParsersAction)]
-    words = [action for action in actions if not action.option_strings and action not in verbs]
-    options = [action for action in actions if action.option_strings]
+    arguments = verb.every_argument()
+    options = [each for each in arguments if each.is_option]
     settings = [each for each in options if each.dest.startswith("set_")]
     settings = settings if len(settings) > len(COMMON_OPTIONS) else []
     common = [each for each in options if each.dest in COMMON_OPTIONS and each not in settings]
     own = [each for each in options if each not in common and each not in settings]
-    pieces = [usage_of(parser), filled(parser.description or "")]
-    pieces.append(_table((word_of(each), each.help or "") for each in words))
-    pieces += [
-        _group("commands", ((str(each.metavar or each.dest), each.help or "") for each in action._choices_actions))
-        for action in verbs
-    ]
-    pieces.append(_group("options", map(row, own)))
-    pieces.append(_group("options of every command" if " " in parser.prog else "options", map(row, common)))
-    if everything or parser.prog.endswith(" serve"):  # to a server they are what it is about
+    pieces = [usage_of(prog, verb), filled(verb.description)]
+    pieces.append(_table((word_of(each), each.text) for each in arguments if not each.is_option))
+    pieces += [_group("options", map(row, own)), _group("options of every command", map(row, common))]
+    if everything or prog.endswith(" serve"):  # to a server they are what it is about
         pieces.append(_group("settings", map(row, settings)))
     elif settings:
-        pieces.append(
-            filled(f"Every setting is an option too, as `--cols 100`: `{parser.prog} --help-all` lists them.")
-        )
-    pieces.append(filled(parser.epilog or ""))
+        pieces.append(filled(f"Every setting is an option too, as `--cols 100`: `{prog} --help-all` lists them."))
     return "\n\n".join(filter(None, pieces)) + "\n"
 
 
-def usage_of(parser: argparse.ArgumentParser) -> str:
+def help_of_program(program: Verb, verbs: Mapping[str, Verb]) -> str:
+    """The help of the program: its commands and options."""
+    rows = [(name + "".join(f" ({other})" for other in each.other_names), each.summary) for name, each in verbs.items()]
+    commands = _group("commands", rows)
+    options = _group("options", map(row, program.arguments))
+    pieces = ["usage: tmuxmcp [OPTIONS] COMMAND ...", filled(program.description), commands, options]
+    return "\n\n".join([*pieces, filled(EXIT_STATUS)]) + "\n"
+
+
+def usage_of(prog: str, verb: Verb) -> str:
     """The line that says in which order words come."""
-    words = [word_of(each) for each in parser._actions if not each.option_strings]
-    return f"usage: {' '.join([parser.prog, '[OPTIONS]', *words])}"
+    words = [word_of(each) for each in verb.every_argument() if not each.is_option]
+    return f"usage: {' '.join([prog, '[OPTIONS]', *words])}"
 
 
-def word_of(action: argparse.Action) -> str:
+def word_of(argument: Argument) -> str:
     """A word of a command line, in brackets where it may be left out."""
-    name = str(action.metavar or action.dest)
+    name = argument.value
     if name.startswith("["):
         return name
     forms = {argparse.REMAINDER: f"[{name} ...]", "*": f"[{name} ...]", "+": f"{name} ...", "?": f"[{name}]"}
-    return forms.get(str(action.nargs), f"{name} ..." if action.nargs == argparse.PARSER else name)
+    return forms.get(str(argument.how.get("nargs")), name)
 
 
 def filled(text: str) -> str:
@@ -75,20 +138,15 @@ def filled(text: str) -> str:
     return "\n".join(textwrap.fill(line, _cols(), break_on_hyphens=False, break_long_words=False) for line in lines)
 
 
-def choices_of(action: argparse.Action) -> str:
-    """The values that an option takes; empty: they are not few."""
-    return "|".join(map(str, action.choices)) if action.choices else ""
-
-
-def row(action: argparse.Action) -> tuple[str, str]:
+def row(option: Argument) -> tuple[str, str]:
     """An option with its value, and what it means."""
-    text, value, choices = (action.help or "").replace("%%", "%"), "", choices_of(action)
-    if action.nargs != 0:
+    text, value, choices = option.text, "", "|".join(option.choices)
+    if option.takes_value:
         long = len(choices) > LONGEST_CHOICES
-        value = " " + str(action.metavar or ("WHAT" if long else choices) or action.dest.upper())
-        if long and action.metavar is None:
+        value = " " + (option.value or ("WHAT" if long else choices))
+        if long and not option.value:
             text = f"{text}: {choices.replace('|', ', ')}"
-    return ", ".join(action.option_strings) + value, text
+    return ", ".join(option.names) + value, text
 
 
 def _group(title: str, rows: Iterable[tuple[str, str]]) -> str:
