@@ -79,12 +79,12 @@ class Scan:
     adopting: bool
     """One more is being adopted at this moment."""
 
-    @property
+    @cached_property
     def level(self) -> Level:
         """The shell in front of the others."""
         return self.levels[-1].level
 
-    @property
+    @cached_property
     def shell(self) -> ShellTrack:
         """What its marks say."""
         return self.levels[-1].shell
@@ -94,12 +94,12 @@ class Scan:
         """What it finished lately, newest last."""
         return self.levels[-1].commands
 
-    @property
+    @cached_property
     def marks(self) -> bool:
         """The shell in front of the others sends marks."""
         return self.own_marks or len(self.levels) > 1
 
-    @property
+    @cached_property
     def knows(self) -> Shell:
         """What we know of the shell in front of the others."""
         return shell_at(self.level, self.program)
@@ -116,7 +116,7 @@ class Scan:
         """What was typed may be on its way to the shell, on another machine, whose prompt is shown."""
         return self.typed_at_prompt and self.level.where == "remote"
 
-    @property
+    @cached_property
     def typed_at_prompt(self) -> bool:
         """Something was typed since the prompt that is shown."""
         return self.shell.state is ShellState.PROMPT and self.shell.prompt_end <= self.typed_at
@@ -140,7 +140,7 @@ class Scan:
         """Its program draws on the alternate screen."""
         return self.pane is not None and self.pane.alternate_screen
 
-    @property
+    @cached_property
     def at_prompt(self) -> bool:
         """The marks say that its shell waits at a prompt."""
         return self.marks and self.shell.state in (ShellState.PROMPT, ShellState.CONTINUATION)
@@ -167,17 +167,17 @@ class Look(Scan):
     """Process id of the session's own program."""
     started_in: str
     """The directory that the session was made in."""
-    leaving: bool
+    leaving: bool = False
     """Its front shell has ended; how, it cannot be told yet."""
     unmarked_prompt: tuple[int, int, int] | None = None
     """Process id of a shell that was at its prompt, how often it had slept then, and the size of the log."""
 
-    @property
+    @cached_property
     def facts(self) -> KernelFacts | None:
         """Of the pane's own terminal; None: they cannot be had, or the program has ended."""
         return self.sight.facts
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         """On the terminal that input comes to: the pane's own, or one behind relays."""
         return self.sight.verdict
@@ -222,7 +222,7 @@ class Look(Scan):
         """Process id of the shell in front of the others, or of the session's own program; None: it is not known."""
         return self.level.pid if self.level.number else self.pid
 
-    @property
+    @cached_property
     def own_shell_in_front(self) -> bool:
         """Our shell, or the session's own program, has the terminal, as far as the kernel tells.
 
@@ -238,7 +238,7 @@ class Look(Scan):
         """The kernel would tell if another program were in the shell's place (exec): a question reaches nobody else."""
         return self.level.where != "remote"
 
-    @property
+    @cached_property
     def at_editor(self) -> bool:
         """Our shell certainly waits for keys, and has read all that was typed."""
         reads = self.waiting is InputWait.EDITOR or (self.level.reads_lines and self.waiting is InputWait.LINE)
@@ -275,7 +275,7 @@ class Look(Scan):
         edits = self.own_shell_in_front and (self.waiting is not InputWait.LINE or self.level.reads_lines)
         return (self.at_prompt and edits) or self.unreported
 
-    @property
+    @cached_property
     def between_keys(self) -> bool:
         """Its shell sleeps at its prompt for a short time, and nothing was typed and nothing else runs there.
 
