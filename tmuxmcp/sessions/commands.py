@@ -133,14 +133,14 @@ class Commands:
         return max(0, *self._new, *self._file.numbers[-1:], self._file.first - 1)
 
     @property
-    def some_new(self) -> bool:
-        """Some are not written down that can be."""
-        return len(self._new) >= SOME_NEW
-
-    @property
     def many_new(self) -> bool:
         """So many are not written down that they should be."""
         return len(self._new) >= MOST_NEW
+
+    def save_some(self) -> None:
+        """Write down which have ended, if that is worth it: else a later call has to, of many at once."""
+        if len(self._new) >= SOME_NEW:
+            self.save()
 
     def save(self) -> bool:
         """Write down what is new; whether nothing is left to be written down."""

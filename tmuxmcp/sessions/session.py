@@ -113,6 +113,10 @@ class Session:
         self.watcher = watcher
         self.directory = directory
         self.meta = meta
+        self.id = meta.session_id
+        """Its session id."""
+        self.cols, self.rows = meta.cols, meta.rows
+        """As last seen."""
         self.program = os.path.basename(meta.program)
         """Name of its own program, without its directory."""
         self.log = log
@@ -231,11 +235,6 @@ class Session:
 
     # ---- identity ------------------------------------------------------------------------------
 
-    @property
-    def id(self) -> str:
-        """Its session id."""
-        return self.meta.session_id
-
     @cached_property
     def bounds(self) -> SessionBounds:
         """What it is bound by."""
@@ -245,14 +244,6 @@ class Session:
     def generation(self) -> int:
         """Which session of its name it is, from 1."""
         return generation_of(self.directory, self.meta)
-
-    @property
-    def cols(self) -> int:
-        return self.pane.cols if self.pane else self.meta.cols
-
-    @property
-    def rows(self) -> int:
-        return self.pane.rows if self.pane else self.meta.rows
 
     @property
     def scrollback_lines(self) -> int:
@@ -323,6 +314,8 @@ class Session:
             remove_left(self.directory)
             self.growth.wake_all()  # also where its log was closed before
         self.pane = None if self.life.state is State.LOST else pane
+        shown = self.pane or self.meta
+        self.cols, self.rows = shown.cols, shown.rows
         if self.pane and not self.life.over:
             self.seen_alive = True
             self._terminal.see(self.pane)
@@ -793,11 +786,6 @@ class Session:
         """Write down what the marks say, so that a later broker need not scan from the start."""
         if self._scans:
             self._shell.save()
-
-    def save_commands(self) -> None:
-        """Write down which commands have ended, if that is worth it: else a later call has to, of many at once."""
-        if self.commands.some_new:
-            self.commands.save()
 
     # ---- the kernel ----------------------------------------------------------------------------
 

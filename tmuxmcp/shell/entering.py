@@ -101,7 +101,7 @@ async def type_command(
         noting.note_typed(session, look.size)
     # While the shell works:
     remove_left(session.directory, look.shell.number)
-    session.save_commands()
+    session.commands.save_some()
     return job
 
 

@@ -317,8 +317,8 @@ def may_miss(session: Session, scan: Scan, offset: int) -> bool:
 
 
 def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
-    start, status = finished.output_start, finished.status
-    if is_empty(job.text):
+    start, status, empty = finished.output_start, finished.status, is_empty(job.text)
+    if empty:
         start, status = finished.output_end, 0
     elif start is None:  # nothing ran: a syntax error, which has a status and a message
         echo_end = finished.output_end
@@ -333,7 +333,7 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
     )
     # Interrupts (C-c) make the terminal discard what it has not passed on, also the mark of a beginning.
     missing |= unbegun and finished.ran is True
-    unrun = unbegun and not finished.late and not is_empty(job.text) and (finished.ran is False or not missing)
+    unrun = unbegun and not finished.late and not empty and (finished.ran is False or not missing)
     interrupted = unrun and not _says_why(session, job, start, end)
     untold = status is None
     if interrupted:
@@ -353,12 +353,14 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
             f"{SAYS_ZERO} {LOOK_BEFORE_AGAIN}" * untold,
             ("What it printed was not recorded." if start == end else "Of what it printed, some was not recorded.")
             * missing,
-            _hook_note(session, job, LATE_END_NOTE) * finished.late,
-            _hook_note(session, job, HOOKS_PRINT) * (finished.behind_hooks and _ends_with_text(session, start, end)),
+            _hook_note(session, job, LATE_END_NOTE) if finished.late else None,
+            _hook_note(session, job, HOOKS_PRINT)
+            if finished.behind_hooks and _ends_with_text(session, start, end)
+            else None,
             MORE_FOLLOWS * finished.more_follows,
         ),
         number=None if finished.output_start is None else finished.number,
-        unseen=not is_empty(job.text) and finished.output_start is not None and _blank(session, finished),
+        unseen=not empty and finished.output_start is not None and _blank(session, finished),
         stderr_elsewhere=finished.stderr_elsewhere,
     )
 
