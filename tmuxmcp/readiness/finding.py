@@ -29,7 +29,7 @@ from tmuxmcp.readiness.judge import (
 from tmuxmcp.readiness.judge import certain as is_certain
 from tmuxmcp.sessions.levels import shell_at
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.sessions.screens import ShownScreen, all_logged, shown_by
+from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import Finished, ShellState
 from tmuxmcp.terminal.text.unechoed import (
@@ -507,7 +507,7 @@ def last_line_of(session: Session, look: Look) -> LastLine:
 
 async def _logged(session: Session, size: int) -> Logged:
     asked = time.monotonic()
-    complete = await all_logged(session, size)
+    complete = await session.log_complete(size)
     return Logged(complete, (time.monotonic() - asked) / 2)
 
 

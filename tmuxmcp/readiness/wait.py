@@ -31,7 +31,7 @@ from tmuxmcp.sessions.commands import shell_is_back
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
 from tmuxmcp.sessions.look import Look, Looks, Scan
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import ShownScreen, all_logged, shown_by
+from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.text.unechoed import Echo
@@ -623,8 +623,8 @@ class AwaitedCommand:
         runs = look.shell.state is ShellState.RUNNING and not look.replaced
         if not look.marks and self.number is None and not runs:
             # Where another program has the own shell's place, the log may lack what that said last.
-            return None if self.session.meta.marks and not await all_logged(self.session, look.size) else NOTHING
-        if not look.marks and runs and look.ready and await all_logged(self.session, look.size):
+            return None if self.session.meta.marks and not await self.session.log_complete(look.size) else NOTHING
+        if not look.marks and runs and look.ready and await self.session.log_complete(look.size):
             await note_prompt(self.session, look)  # a shell at its prompt in the own one's place ends what that ran
         self._shells |= {number: level.nonce for number, level in self.session.commands.running_in(look).items()}
         if not self._settled:
@@ -691,7 +691,7 @@ class AwaitedCommand:
         return CommandEnd("left" if self.session.ended_with_its_shell(number) else "command", number)
 
     async def _is_at_rest(self, look: Look) -> bool:
-        return shell_is_back(look) and await all_logged(self.session, look.size)
+        return shell_is_back(look) and await self.session.log_complete(look.size)
 
 
 @dataclass
@@ -726,6 +726,6 @@ class PrintingCommands:
         if holder:
             self.note = HELD.format(command=f"Command {ended[-1]}", holder=holder)
             return None
-        if not await all_logged(self.session, look.size):
+        if not await self.session.log_complete(look.size):
             return None
         return CommandEnd("left" if self.session.ended_with_its_shell(ended[-1]) else "command", ended[-1])

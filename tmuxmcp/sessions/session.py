@@ -22,7 +22,7 @@ import anyio.lowlevel
 import psutil
 
 from tmuxmcp.contract.call import iso, seconds_of
-from tmuxmcp.contract.errors import IoError, SessionExited
+from tmuxmcp.contract.errors import IoError, SessionExited, TmuxMcpError
 from tmuxmcp.contract.results import Ended, Usage
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
@@ -48,7 +48,7 @@ from tmuxmcp.record.events import (
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, Places, RawLog
-from tmuxmcp.record.meta import Meta, RecordingNote, Start, WhyEnded, generation_of, sink_pid
+from tmuxmcp.record.meta import Meta, RecordingNote, Start, WhyEnded, generation_of, sink_of, sink_pid
 from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.record.past.timing import Times
 from tmuxmcp.sessions.bounds import SessionBounds
@@ -78,6 +78,7 @@ from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
 from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux import leases, panes
+from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.held import Lease, NotedGiveBack
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
@@ -189,7 +190,7 @@ class Session:
             self._places,
             self.events.gaps,
             lambda: (self.cols, self.rows),
-            self._has_passed_on,
+            self.log_seems_complete,
             lambda: self.holdings,
         )
         self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0, self.commands)
@@ -606,15 +607,38 @@ class Session:
             return True  # tmux is about to learn of the session's end
         if shell and tty.computes(shell):
             return True
-        return not self._has_passed_on(look)
+        return not self.log_seems_complete(look.size)
 
-    def _has_passed_on(self, scan: Scan) -> bool:
-        """Whether a scan has all that was printed until now, as far as can be told without asking tmux.
+    # ---- has all that was printed arrived? -----------------------------------------------------
 
-        Asked in the order in which it comes, as above.
-        """
+    def log_seems_complete(self, size: int) -> bool:
+        """The weakest of three answers to `log_complete`, by the kernel alone: tmux and the sink rest."""
         tmux = self.tmux.pid
-        return (tmux is None or tty.rests(tmux)) and self.sink_rests() and self.log.size() == scan.size
+        return (tmux is None or tty.rests(tmux)) and self.sink_rests() and self.log.size() == size
+
+    async def log_complete(self, size: int) -> bool:
+        """Whether the log, of this size, holds everything that was printed until now.
+
+        What a program prints goes through tmux and then the sink. When tmux has answered, it has read what lay there
+        for it; its second answer comes after it has passed that on. A sink that sleeps has written all that it was
+        given.
+
+        Where tmux cannot be asked, `log_seems_complete` takes its rest for that: what it is about to read is missed.
+        Where a missing mark shall say something, `log_surely_complete` wants a sink that lives as well.
+        """
+        for _ in range(2):
+            await self.tmux.query(command("display-message", "-p", ""))
+        return self.sink_rests() and self.log.size() == size
+
+    async def log_surely_complete(self, size: int) -> bool:
+        """The strongest of the three: the log has a writer too; False as well while tmux does not tell."""
+        if not sink_of(self.directory).alive:
+            self.watcher.doubt(self.log.path)  # what the sink started may still write, so nobody was told
+            return False
+        try:
+            return await self.log_complete(size)
+        except TmuxMcpError:
+            return False
 
     @property
     def adopting(self) -> Level | None:

@@ -12,7 +12,6 @@ from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
 from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, startup
 from tmuxmcp.shell.adopting import AdoptionRefusal
@@ -94,7 +93,7 @@ async def _next_step(session: Session, pane: Pane, look: Look, judge: AtPrompt) 
                 await interrupt(session, pane)
                 seen = replace(seen, taken_back=True)
             case PromptNeed.LOGGED:
-                seen = replace(seen, logged=await all_logged(session, look.size))
+                seen = replace(seen, logged=await session.log_complete(look.size))
             case PromptNeed.LOST:
                 seen = replace(seen, lost=look.may_be_asked and bool(session.gaps(look.shell.prompt_end, look.size)))
             case PromptNeed.PATIENCE:

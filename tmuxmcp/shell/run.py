@@ -83,7 +83,6 @@ from tmuxmcp.sessions.levels import is_replaced
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, typed
 from tmuxmcp.shell.atprompt import LookDelay, ShellRest, SilenceTimer
@@ -397,7 +396,7 @@ class _Printed:
         if holder:
             self._note = HELD.format(command="The command", holder=holder)
         # A job that has just ended may have printed it last.
-        late = not holder and not await all_logged(self._session, scan.size)
+        late = not holder and not await self._session.log_complete(scan.size)
         return None if holder or late else ran
 
     def in_vain(self) -> RunOutcome | None:

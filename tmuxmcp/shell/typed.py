@@ -14,7 +14,6 @@ import signal
 import time
 
 from tmuxmcp.contract.call import ms_since
-from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.settings import WRAPPER_LEVELS
@@ -27,7 +26,6 @@ from tmuxmcp.record.levels import Level
 from tmuxmcp.record.meta import sink_of
 from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.atprompt import KeyWait, ShellRest
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
@@ -227,20 +225,9 @@ async def rests(session: Session, look: Look, rest: ShellRest) -> bool:
     waits = KeyWait(look.size, process.wakes) if look.at_editor and process else None
     said = rest.feed(waits, time.monotonic())
     if said is Need.LOGGED:
-        rest.logged(await _passed_on(session, look.size), time.monotonic())
+        rest.logged(await session.log_surely_complete(look.size), time.monotonic())
         return False
     return said
-
-
-async def _passed_on(session: Session, size: int) -> bool:
-    """Whether the log has a writer, and holds all that was printed; false as well while that cannot be told."""
-    if not sink_of(session.directory).alive:
-        session.watcher.doubt(session.log.path)  # what the sink started may still write, so nobody was told
-        return False
-    try:
-        return await all_logged(session, size)
-    except TmuxMcpError:
-        return False
 
 
 # ---- what was there before it ----------------------------------------------------------------------
