@@ -26,10 +26,10 @@ from tmuxmcp.contract.results import Foreground, Mode
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells.record import Shell
 from tmuxmcp.machine.witness import tty
-from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, InputWait, KernelFacts, Verdict
+from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, EnteredLine, InputWait, KernelFacts, Verdict
 from tmuxmcp.machine.witness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level
-from tmuxmcp.record.log import RawLog
+from tmuxmcp.record.log import Places, RawLog
 from tmuxmcp.sessions.levels import LevelScan, has_terminal, shell_at
 from tmuxmcp.sessions.life import OVER_STATES, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
@@ -60,6 +60,8 @@ class Scan:
     exit_status: tuple[int | None, str | None]
     """Exit code and signal name of the ended program; at most one of them is known."""
     log: RawLog
+    places: Places
+    """Of the log, as other looks have found them."""
     size: int
     """Of the log; everything up to here was read, and nothing behind it."""
     cols: int
@@ -141,6 +143,11 @@ class Scan:
         return self.pane is not None and self.pane.alternate_screen
 
     @cached_property
+    def draws(self) -> bool:
+        """A full-screen program draws, as far as tmux was asked or the log tells."""
+        return self.alternate_screen or self.places.inside(self.size)
+
+    @cached_property
     def at_prompt(self) -> bool:
         """The marks say that its shell waits at a prompt."""
         return self.marks and self.shell.state in (ShellState.PROMPT, ShellState.CONTINUATION)
@@ -165,6 +172,8 @@ class Look(Scan):
     """The witness at the far end answers, and has not answered this time."""
     pid: int | None
     """Process id of the session's own program."""
+    entered: EnteredLine | None
+    """The last line that was entered, where that is known."""
     started_in: str
     """The directory that the session was made in."""
     leaving: bool = False
@@ -232,6 +241,32 @@ class Look(Scan):
         process = self.verdict.process
         another = self.ready and self.far is None and process is not None and self.shell_pid not in (None, process.pid)
         return has_terminal(self.level, self.facts, self.pid) and not another and not self.leaving
+
+    @property
+    def prompt_in_front(self) -> bool:
+        """The marks say that its shell waits at a prompt; and it has the terminal, as far as the kernel tells."""
+        return self.at_prompt and self.own_shell_in_front
+
+    @property
+    def prompt_drawn_to(self) -> int:
+        """Size of the log where that prompt ended, of a shell that draws nothing more behind it; else -1."""
+        shown = self.prompt_in_front and self.shell.state is ShellState.PROMPT
+        return self.shell.prompt_end if shown and not self.knows.draws_after_mark else -1
+
+    @property
+    def prompt_late(self) -> bool:
+        """Its shell certainly waits for keys, and has not said that it is at its prompt: that is on the way."""
+        return self.at_editor and not self.at_prompt
+
+    @property
+    def prompt_alone(self) -> bool:
+        """The marks show a prompt where the kernel cannot tell, and nothing typed since is on its way."""
+        if not self.marks or self.shell.state is not ShellState.PROMPT or self.unanswered:
+            return False
+        # Where the kernel does not tell what a shell has read, the prompt may be older than what was typed at it.
+        if self.facts is None:
+            return self.shell.prompt_end > self.typed_at
+        return self.level.where == "remote" and self.own_shell_in_front
 
     @property
     def may_be_asked(self) -> bool:

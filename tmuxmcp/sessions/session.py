@@ -520,6 +520,7 @@ class Session:
             far=far,
             far_late=far is None and self._far is not None and self._far.answers,
             pid=pid,
+            entered=self.entered,
             started_in=self.meta.cwd,
             unmarked_prompt=self.unmarked_prompt,
         )
@@ -556,6 +557,7 @@ class Session:
             "state": self.life.state,
             "exit_status": self.exit_status,
             "log": self.log,
+            "places": self._places,
             "cols": self.cols,
             "rows": self.rows,
             "host": self.meta.host,
