@@ -274,6 +274,23 @@ class Look(Scan):
         return self.level.where != "remote"
 
     @cached_property
+    def may_listen(self) -> bool:
+        """Our shell reads keys, as far as the kernel tells."""
+        facts = self.facts
+        if facts is None:
+            return True
+        # What was typed at this prompt may be on its way to the shell, and make another program of it.
+        reads = self.waiting is not InputWait.BUSY or not (facts.unread or self.typed_at_prompt)
+        return reads and self.marks and self.own_shell_in_front and (not facts.canonical or self.level.reads_lines)
+
+    @property
+    def terminals_in_one(self) -> str:
+        """The program in front that shows one of several terminals, among which keys switch (tmux, screen); or ""."""
+        process = self.verdict.process
+        names = (*self.relays, process.name if process and self.verdict.hidden else "")
+        return next((name.partition(":")[0] for name in names if name.startswith(("tmux", "screen"))), "")
+
+    @cached_property
     def at_editor(self) -> bool:
         """Our shell certainly waits for keys, and has read all that was typed."""
         reads = self.waiting is InputWait.EDITOR or (self.level.reads_lines and self.waiting is InputWait.LINE)
