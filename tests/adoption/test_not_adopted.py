@@ -22,7 +22,6 @@ from tmuxmcp.contract.errors import NotAShell, SessionBusy
 from tmuxmcp.machine.witness import front as proven
 from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, may_adopt
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.screens import all_logged
 
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
 
@@ -139,7 +138,7 @@ async def rests(broker: Broker, name: str) -> Look:
         session = broker.registry.sessions[name]
         await session.refresh()
         look = await session.look()
-        return look if look.ready and await all_logged(session, look.size) else None
+        return look if look.ready and await session.log_complete(look.size) else None
 
     return await eventually(waits, 10)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
-from tmuxmcp.machine.witness.kernel import InputWait, Process, Verdict
+from tmuxmcp.contract.results import Mode
+from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.judge import Conclusion, Facts, Judge, LastLine, Logged, Need, NewLine
+from tmuxmcp.sessions.look import Look
 
 OPEN = {"line": None, "new_line": None, "shows_prompt": None, "logged": None}
 
@@ -13,16 +16,71 @@ SIZE = 100
 """Of the log, where nothing is printed."""
 
 
+@dataclass(frozen=True)
+class Marks:
+    """What the marks say in a look, as far as they count."""
+
+    at_prompt: bool = False
+    drawn_to: int = -1
+    late: bool = False
+    between_keys: bool = False
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a judge asks of a look."""
+
+    verdict: Verdict
+    judged: KernelFacts | None = None
+    depth: int = 0
+    marks: Marks = Marks()
+    exited: bool = False
+    draws: bool = False
+    mode: Mode = "unknown"
+    entered: EnteredLine | None = None
+    size: int = SIZE
+
+    @property
+    def prompt_in_front(self) -> bool:
+        return self.marks.at_prompt
+
+    @property
+    def prompt_drawn_to(self) -> int:
+        return self.marks.drawn_to
+
+    @property
+    def prompt_late(self) -> bool:
+        return self.marks.late
+
+    @property
+    def between_keys(self) -> bool:
+        return self.marks.between_keys
+
+    @property
+    def prompt_alone(self) -> bool:
+        return self.marks.alone
+
+
 def known(
-    verdict: Verdict, line: str = "", *, new: str | None = None, shows_prompt: bool = False, **more: object
+    verdict: Verdict,
+    line: str = "",
+    *,
+    new: str | None = None,
+    shows_prompt: bool = False,
+    last: LastLine | None = None,
+    logged: Logged | None = None,
+    **seen: object,
 ) -> Facts:
     """Facts in which everything was found out already; the line is new, unless told."""
-    last = more.pop("last", LastLine(line))
-    assert isinstance(last, LastLine)
-    facts = Facts(
-        verdict, line=last, new_line=NewLine(line if new is None else new, last.known), shows_prompt=shows_prompt
+    last = last or LastLine(line)
+    return Facts(
+        cast(Look, Seen(verdict, **seen)),  # type: ignore[arg-type]
+        line=last,
+        new_line=NewLine(line if new is None else new, last.known),
+        shows_prompt=shows_prompt,
+        logged=logged or Logged(complete=True),
     )
-    return replace(facts, **{"logged": Logged(complete=True), **more})  # type: ignore[arg-type]
 
 
 def waits(waiting: InputWait, process: Process | None = None, **more: object) -> Verdict:
@@ -44,20 +102,24 @@ class Moment:
 
 def judged(judge: Judge, moment: Moment) -> Conclusion | float:
     """What a judge says of a moment."""
-    facts, size, confirms = replace(moment.facts, **OPEN), moment.size, False  # type: ignore[arg-type]
+    found, confirms = _sized(moment.facts, moment.size), False
+    facts = replace(found, **OPEN)  # type: ignore[arg-type]
     asked: set[tuple[bool, Need]] = set()
-    found = moment.facts
-    said = judge.feed(facts, size, moment.at)
+    said = judge.feed(facts, moment.at)
     while isinstance(said, Need):
         assert (confirms, said) not in asked, f"{said} was told"
         asked.add((confirms, said))
         if said is Need.LAST_LOOK:
-            found, confirms = moment.last or moment.facts, True
-            facts, size = replace(found, **OPEN), moment.last_size or size  # type: ignore[arg-type]
+            found, confirms = _sized(moment.last or moment.facts, moment.last_size or moment.size), True
+            facts = replace(found, **OPEN)  # type: ignore[arg-type]
         else:
             facts = replace(facts, **{said.value: getattr(found, said.value)})
-        said = judge.confirm(facts, size) if confirms else judge.feed(facts, size, moment.at)
+        said = judge.confirm(facts) if confirms else judge.feed(facts, moment.at)
     return said
+
+
+def _sized(facts: Facts, size: int) -> Facts:
+    return replace(facts, look=replace(facts.look, size=size))
 
 
 def stands(judge: Judge, facts: Facts, size: int = SIZE, begun: float = 0.0) -> tuple[Conclusion, float] | None:

@@ -15,7 +15,6 @@ from tests.conftest import SLOW, stop_with_children
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness import tty
 from tmuxmcp.readiness.wait import WaitCondition, wait_for
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 
@@ -40,7 +39,7 @@ async def test_output_that_tmux_has_not_read_yet_is_awaited(broker: Broker, stat
         os.write(terminal, b"printed\n")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wake_later, tmux)
-            assert not await all_logged(session, size)
+            assert not await session.log_complete(size)
     finally:
         os.kill(tmux, signal.SIGCONT)
         os.close(terminal)
@@ -54,11 +53,11 @@ async def wake_later(pid: int) -> None:
 async def test_output_between_pane_and_log_is_awaited(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     """A sink at work has something that is not in the log yet."""
     session = await started(broker, "cat")
-    assert await all_logged(session, session.log.size())
-    assert not await all_logged(session, session.log.size() - 1)  # it has grown since
+    assert await session.log_complete(session.log.size())
+    assert not await session.log_complete(session.log.size() - 1)  # it has grown since
     with monkeypatch.context() as patched:
         patched.setattr(tty, "sleeps", lambda pid: False)
-        assert not await all_logged(session, session.log.size())
+        assert not await session.log_complete(session.log.size())
         assert (await wait_for(session, WaitCondition("ready", 300))).outcome == "timeout"
     assert (await wait_for(session, WaitCondition("ready", 10_000))).outcome == "ready"
 
@@ -79,4 +78,4 @@ async def test_sink_that_writes_between_two_questions_is_noticed(broker: Broker,
 
     await panes.type_input(session.tmux, session.live(), b"hello")
     monkeypatch.setattr(tty, "sleeps", once_it_has_written)
-    assert not await all_logged(session, size)
+    assert not await session.log_complete(size)

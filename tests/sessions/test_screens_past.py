@@ -15,7 +15,7 @@ from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, Timed
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, packed_screen
 from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.sessions import screens
-from tmuxmcp.sessions.screens import all_logged, screen_at
+from tmuxmcp.sessions.screens import screen_at
 
 
 def done(*argv: str) -> None:
@@ -29,7 +29,7 @@ async def looked(broker: Broker, session_id: str = "a") -> tuple[int, r.ReadResu
     async def look() -> tuple[int, r.ReadResult] | None:
         size = session.log.size()
         shown = await broker.read(session_id=session_id, view="screen", format="ansi")
-        return (size, shown) if await all_logged(session, size) else None
+        return (size, shown) if await session.log_complete(size) else None
 
     return await eventually(look, 20)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.kit.cases import for_each
+from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.shell.atprompt import (
     ARRIVES_S,
@@ -20,9 +23,49 @@ from tmuxmcp.shell.atprompt import (
 )
 from tmuxmcp.terminal.marks import ShellState
 
-OPEN = {need.value: None for need in PromptNeed} | {"taken_back": False}
 
-PROMPT = PromptFacts(
+@dataclass(frozen=True)
+class Seen:
+    """What one look tells, and what can be found out."""
+
+    state: ShellState
+    marks: bool
+    in_front: bool
+    at_editor: bool
+    ready: bool
+    hidden: bool
+    logged: bool | None
+    lost: bool | None
+    patience_s: float | None
+    adopting: bool = False
+    unanswered: bool = False
+    leaves: bool = False
+    listening: bool = False
+    stopped: bool = False
+    prompted: bool = False
+    doubtful: bool = False
+    several: bool = False
+
+    def facts(self) -> PromptFacts:
+        """The facts before anything was found out."""
+        look: Any = SimpleNamespace(
+            shell=SimpleNamespace(state=self.state, listening=self.listening, prompted=1 if self.prompted else None),
+            marks=self.marks,
+            may_listen=self.in_front,
+            own_shell_in_front=self.in_front,
+            at_editor=self.at_editor,
+            ready=self.ready,
+            verdict=SimpleNamespace(hidden=self.hidden),
+            waiting=InputWait.STOPPED if self.stopped else InputWait.BUSY,
+            adopting=self.adopting,
+            unanswered=self.unanswered,
+            leaves_prompt=self.leaves,
+            terminals_in_one="tmux" if self.several else "",
+        )
+        return PromptFacts(look, self.doubtful)
+
+
+PROMPT = Seen(
     ShellState.PROMPT,
     marks=True,
     in_front=True,
@@ -48,9 +91,9 @@ FAR = replace(PROMPT, unanswered=True)
 EARLY, LATE = SETTLES_S + 0.001, UNMARKED_S + 0.001
 
 
-def step(judge: AtPrompt, seen: PromptFacts, now: float, needs: set[PromptNeed] | None = None) -> PromptStep:
+def step(judge: AtPrompt, seen: Seen, now: float, needs: set[PromptNeed] | None = None) -> PromptStep:
     """The next step; each need is met from what was seen, and no more is told than was asked."""
-    known, asked = replace(seen, **OPEN), set[PromptNeed]()  # type: ignore[arg-type]
+    known, asked = seen.facts(), set[PromptNeed]()
     while isinstance(said := judge.feed(known, now), PromptNeed):
         assert said not in asked, f"{said} was told"
         asked.add(said)
@@ -61,7 +104,7 @@ def step(judge: AtPrompt, seen: PromptFacts, now: float, needs: set[PromptNeed] 
     return said
 
 
-LOOKS: dict[str, list[tuple[PromptFacts, float, PromptStep]]] = {
+LOOKS: dict[str, list[tuple[Seen, float, PromptStep]]] = {
     "its prompt": [(PROMPT, 0.0, PromptStep.TYPE)],
     "it draws its prompt soon": [(STARTS, 0.0, PromptStep.LOOK), (PROMPT, 0.1, PromptStep.TYPE)],
     "somebody adopts": [(replace(PROMPT, adopting=True), 0.0, PromptStep.SETTLE), (PROMPT, 0.1, PromptStep.TYPE)],
@@ -152,7 +195,7 @@ LOOKS: dict[str, list[tuple[PromptFacts, float, PromptStep]]] = {
 
 
 @for_each("looks", LOOKS.values())
-def test_the_next_step(looks: list[tuple[PromptFacts, float, PromptStep]]) -> None:
+def test_the_next_step(looks: list[tuple[Seen, float, PromptStep]]) -> None:
     judge = AtPrompt(0.0, adopts=True)
     assert [step(judge, seen, now) for seen, now, _ in looks] == [expected for *_, expected in looks]
 
@@ -200,7 +243,7 @@ def test_a_shell_that_listens_no_more_is_given_time_for_its_prompt() -> None:
     ],
     ids=["prompt", "runs", "nested", "untold", "unfinished"],
 )
-def test_nothing_is_found_out_that_is_not_needed(seen: PromptFacts, needs: set[PromptNeed]) -> None:
+def test_nothing_is_found_out_that_is_not_needed(seen: Seen, needs: set[PromptNeed]) -> None:
     judge, asked = AtPrompt(0.0, adopts=True), set[PromptNeed]()
     for now in (0.0, LATE):
         step(judge, seen, now, asked)

@@ -24,7 +24,6 @@ from tmuxmcp.readiness.wait import WaitCondition
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
 from tmuxmcp.shell.entering import end_listening
@@ -117,6 +116,6 @@ def _note(session: Session, look: Look, wait: WaitCondition) -> None:
 async def _was_shown(session: Session, start: int, value: bytearray) -> bool:
     """Whether the value stands in what was printed since."""
     look = await session.look()
-    await all_logged(session, look.size)
+    await session.log_complete(look.size)
     size = session.log.size() - start
     return bytes(value) in session.log.read(start, min(size, 1 << 20)) if size > 0 else False

@@ -39,7 +39,7 @@ from tmuxmcp.sessions.commands import one_line
 from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
-from tmuxmcp.sessions.screens import all_logged, shown_by
+from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
 from tmuxmcp.shell.entering import end_listening
@@ -212,7 +212,7 @@ async def send(
     await end_listening(session, await finding.prompt_drawn(session))
     look = await with_room(session, reading.settings, what)
     data, bracketed = _pasted(what, look, pane.alternate_screen)
-    if look.ready and not look.takes_commands and await all_logged(session, look.size):
+    if look.ready and not look.takes_commands and await session.log_complete(look.size):
         await learn_prompt(session, look)
     wait.sent_at, wait.typed_now = look.size, typed_now(session, look, what.lines)
     wait.typed = "" if look.waiting is InputWait.SECRET else what.with_enters.rstrip("\n")  # a secret has no echo

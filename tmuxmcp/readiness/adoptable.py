@@ -24,7 +24,6 @@ from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.machine.witness.tmuxes import TMUX_CLIENT
 from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import PROMPT_SIGNS, may_be_prompt, shape
 from tmuxmcp.terminal.text.plain import plain
@@ -361,7 +360,7 @@ async def may_adopt_far(session: Session, look: Look) -> Adoptable | NotAdopted:
     if why:
         return why
     line = await panes.line_of_cursor(session.tmux, session.live())
-    logged = await all_logged(session, look.size)
+    logged = await session.log_complete(look.size)
     again = await session.look()
     if not line or not logged or _moved(look, again):
         return NotAdopted("something happens there at this moment", ADOPT_HINT, passes=True)

@@ -20,7 +20,6 @@ from tmuxmcp.readiness.judge import (
     Judge,
     LastLine,
     Logged,
-    Marks,
     Need,
     NewLine,
     NewText,
@@ -29,7 +28,7 @@ from tmuxmcp.readiness.judge import (
 from tmuxmcp.readiness.judge import certain as is_certain
 from tmuxmcp.sessions.levels import shell_at
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.sessions.screens import all_logged, shown_by
+from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.marks import Finished, ShellState
@@ -225,11 +224,6 @@ def puts_cursor(scan: Scan) -> bool:
     return _TO_COLUMN.search(scan.log.read(start, scan.size - start)) is not None
 
 
-def draws(session: Session, scan: Scan) -> bool:
-    """Whether a full-screen program draws, as far as tmux was asked or the log tells."""
-    return scan.alternate_screen or session.reader.draws_at(scan.size)
-
-
 def screen_text(shown: ShownScreen) -> str:
     """A screen's rows, that of the cursor with its blanks up to there."""
     rows, (row, col, _) = list(shown.capture.rows), shown.cursor
@@ -267,7 +261,7 @@ class Prompt:
         return self._shown
 
     async def _line(self, session: Session, scan: Scan) -> str:
-        if draws(session, scan):
+        if scan.draws:
             shown = await shown_by(session)
             return row_of_cursor(shown) if shown else ""
         if self.sent_at is None:
@@ -360,7 +354,7 @@ class Matching:
         return start + lines if lines and look.at_editor and look.size == scan.size else 0
 
     async def _on_screen(self, session: Session, scan: Scan, now: float) -> Match | None:
-        if not self._looks.due(scan.size, now) or not draws(session, scan):
+        if not self._looks.due(scan.size, now) or not scan.draws:
             return None
         if self.sent and (await session.look()).unread:
             return None
@@ -418,23 +412,24 @@ class Finding:
         Returns:
             The answer, with the look that it is about; or when the same facts would give one.
         """
-        process, facts, confirms = look.verdict.process, facts_of(self.session, look), False
-        said = judge.feed(facts, look.size, now)
+        process, facts, confirms = look.verdict.process, Facts(look), False
+        said = judge.feed(facts, now)
         while isinstance(said, Need):
             if said is Need.LAST_LOOK:
                 look, confirms = await self.session.look(), True
-                facts = facts_of(self.session, look)
+                facts = Facts(look)
             else:
-                facts = await self._with(said, facts, look)
-            said = judge.confirm(facts, look.size) if confirms else judge.feed(facts, look.size, now)
+                facts = await self._with(said, facts)
+            said = judge.confirm(facts) if confirms else judge.feed(facts, now)
         if not isinstance(said, Conclusion):
             return said
         if said.prompt and process:
             self.session.prompts.learn(process.pid, said.prompt, takes_pastes(look))
         return said, look
 
-    async def _with(self, need: Need, facts: Facts, look: Look) -> Facts:
+    async def _with(self, need: Need, facts: Facts) -> Facts:
         """The facts of a look with one more."""
+        look = facts.look
         match need:
             case Need.LINE:
                 return replace(facts, line=last_line_of(self.session, look))
@@ -443,7 +438,9 @@ class Finding:
             case Need.PROMPT:
                 return replace(facts, shows_prompt=await self.prompt.shown(self.session, look))
             case _:
-                return replace(facts, logged=await _logged(self.session, look.size))
+                asked = time.monotonic()
+                complete = await self.session.log_complete(look.size)
+                return replace(facts, logged=Logged(complete, (time.monotonic() - asked) / 2))
 
     def _new_line(self, look: Look) -> NewLine:
         if self._new[0] != look.size:
@@ -459,40 +456,6 @@ class Finding:
         return line_since(look, self.sent_at, self.typed)
 
 
-def facts_of(session: Session, look: Look) -> Facts:
-    """What one look tells without being asked for more."""
-    if not look.ready and look.waiting is not InputWait.UNKNOWN:
-        # Nobody is seen waiting for input: the rest would tell nothing.
-        return Facts(look.verdict, marks=Marks(between_keys=look.between_keys), exited=look.exited)
-    return Facts(
-        verdict=look.verdict,
-        kernel=look.judged,
-        relays=len(look.relays),
-        marks=marks_of(look),
-        exited=look.exited,
-        draws=draws(session, look),
-        mode=look.mode,
-        entered=session.entered,
-    )
-
-
-def marks_of(look: Look) -> Marks:
-    """What the marks say in one look, as far as they count."""
-    if not look.marks:
-        return Marks()
-    shell, in_front = look.shell, look.own_shell_in_front
-    shown = shell.state is ShellState.PROMPT
-    unconfirmed = look.facts is None or (look.level.where == "remote" and in_front)
-    # Where the kernel does not tell what a shell has read, the prompt may be older than what was typed at it.
-    newer = look.facts is not None or shell.prompt_end > look.typed_at
-    return Marks(
-        at_prompt=look.at_prompt and in_front,
-        drawn_to=shell.prompt_end if shown and in_front and not look.knows.draws_after_mark else -1,
-        late=look.at_editor and not look.at_prompt,
-        alone=shown and unconfirmed and newer and not look.unanswered,
-    )
-
-
 def last_line_of(session: Session, look: Look) -> LastLine:
     """The line that the cursor is in, with what is known of it."""
     process, text, pastes = look.verdict.process, line_of_cursor(look), takes_pastes(look)
@@ -506,12 +469,6 @@ def last_line_of(session: Session, look: Look) -> LastLine:
     )
 
 
-async def _logged(session: Session, size: int) -> Logged:
-    asked = time.monotonic()
-    complete = await all_logged(session, size)
-    return Logged(complete, (time.monotonic() - asked) / 2)
-
-
 def certain(session: Session, look: Look) -> bool:
     """Whether a look finds its program waiting for input, and nothing tells that it may be at work.
 
@@ -520,7 +477,7 @@ def certain(session: Session, look: Look) -> bool:
     if not look.ready:
         return look.between_keys
     line = last_line_of(session, look)
-    return is_certain(replace(facts_of(session, look), line=line), line)
+    return is_certain(Facts(look, line), line)
 
 
 # ---- Whether a command that runs wants input, by looks at its session: `readiness/judge.py` judges them -----------

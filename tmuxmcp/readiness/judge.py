@@ -1,7 +1,7 @@
 """Whether the program of a terminal has come to rest: judged from facts with times, one moment after the other. Pure.
 
-`Settling.feed` is given what is known (`Facts`), the size of the log, and the time. It says the answer, or what it
-needs to know besides, or when the same facts would give another answer.
+`Settling.feed` is given what is known (`Facts`) and the time. It says the answer, or what it needs to know besides, or
+when the same facts would give another answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from tmuxmcp.machine.witness.kernel import (
 from tmuxmcp.terminal.modes import ASKS_SECRET, EDITORS, FULLSCREEN, PAGERS, may_be_prompt
 
 if TYPE_CHECKING:
-    from tmuxmcp.contract.results import Evidence, Mode
+    from tmuxmcp.contract.results import Evidence
+    from tmuxmcp.machine.searching import CompiledPattern
+    from tmuxmcp.sessions.look import Look
 
 SETTLE_S = 0.004
 """A program that waits for input for so long, without printing, is done (measured: 4-10 ms for a dozen programs)."""
@@ -79,18 +81,18 @@ ONLY_SILENCE = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Terms:
     """What a wait is judged by: what its caller said, and what was typed before the wait."""
 
     idle_ms: int = 300
     """So much silence ends the wait where nothing else can be known."""
-    described: bool = False
-    """The prompt is described, by the caller or a setting: it counts where the kernel cannot tell."""
+    prompt_pattern: CompiledPattern | None = None
+    """By which the caller or a setting describes the prompt: it counts where the kernel cannot tell."""
     prompt_needed: bool = False
     """The caller did: without it only marks tell that the program is ready."""
     sent_at: int | None = None
-    """Size of the log when something was typed, if it was."""
+    """Size of the log when something was typed, if it was; else the wait begins at what there is now."""
     entered: bool = False
     """It ended with Enter: what then leaves the cursor on an empty line has not come to its prompt."""
     before: Process | None = None
@@ -140,50 +142,50 @@ class Settling:
         ends = self.changed + self._terms.idle_ms / 1000
         return Conclusion("idle", "quiet") if now >= ends else ends
 
-    def feed(self, facts: Facts, size: int, now: float) -> Judged:
+    def feed(self, facts: Facts, now: float) -> Judged:
         """Judge by the facts of a moment."""
-        self.grown(size, now)
-        if facts.exited:
+        self.grown(facts.look.size, now)
+        if facts.look.exited:
             return Conclusion("exited")
-        process = facts.verdict.process
-        if facts.verdict.waiting is InputWait.UNKNOWN:
+        process = facts.look.verdict.process
+        if facts.look.verdict.waiting is InputWait.UNKNOWN:
             self._ready_since = None
             if self._unknown_since is None:
                 self._unknown_since = now
             return self._unseen(facts, now)
         self._unknown_since = None
-        if process is None or not facts.verdict.ready:
+        if process is None or not facts.look.verdict.ready:
             self._ready_since = None
             return self._asleep(facts, now)
         if self._listens_since is None:
             self._listens_since = now
         return self._listens(facts, process, now)
 
-    def confirm(self, facts: Facts, size: int) -> Judged:
+    def confirm(self, facts: Facts) -> Judged:
         """Judge by the last look, which came after all that was printed before was in the log."""
         by_marks, line, then = self._fed
-        if not facts.verdict.ready or size != self.size:
+        if not facts.look.verdict.ready or facts.look.size != self.size:
             return NO_TIME  # it has just printed something, or gone on
         if not by_marks and not self._terms.prompt_needed:
             why = self._doubt(facts, then)
             if why:
                 return why if isinstance(why, Need) else NO_TIME  # it has just begun to listen for a time only
-        if facts.marks.at_prompt:
+        if facts.look.prompt_in_front:
             return Conclusion("ready", "marks", line)
         return Conclusion("ready", "prompt" if self._terms.prompt_needed else "kernel", line)
 
     def _listens(self, facts: Facts, process: Process, now: float) -> Judged:
         """Of a program that the kernel sees waiting for input."""
-        if facts.marks.late and now < self.changed + LATE_S:
+        if facts.look.prompt_late and now < self.changed + LATE_S:
             return self.changed + LATE_S
         if self._ready_since is None:
             self._ready_since = now
         since = max(self._ready_since, self.changed)
-        rests = since + self._rest_s(process, facts.relays)
+        rests = since + self._rest_s(process, facts.look.depth)
         # With a prompt that is newer than the wait, nothing is to be seen settling.
-        if facts.marks.drawn_to <= self.begun_at and now < rests:
+        if facts.look.prompt_drawn_to <= self.begun_at and now < rests:
             return rests
-        if not facts.marks.at_prompt:
+        if not facts.look.prompt_in_front:
             held = self._held(facts, now)
             if held is not None:
                 return held
@@ -196,7 +198,7 @@ class Settling:
             return NO_TIME
         if now < since + LATEST_S and self._answer_s > max(slower_s, SETTLE_S):
             return since + LATEST_S
-        self._fed = facts.marks.at_prompt, facts.line.text, now
+        self._fed = facts.look.prompt_in_front, facts.line.text, now
         return Need.LAST_LOOK
 
     def _held(self, facts: Facts, now: float) -> Judged | None:
@@ -231,7 +233,7 @@ class Settling:
         return "" if now >= self._still_since(now) + self._line_stands_s(facts) else why
 
     def _line_stands_s(self, facts: Facts) -> float:
-        process = facts.verdict.process
+        process = facts.look.verdict.process
         if process is None or facts.line is None or facts.new_line is None:
             return NO_TIME
         return line_stands_s(facts.new_line.text, process, facts.line)
@@ -262,9 +264,9 @@ class Settling:
 
     def _asleep(self, facts: Facts, now: float) -> Judged:
         """Of a program that is not seen waiting: a prompt of ours or of the caller's, once nothing is printed."""
-        if facts.marks.between_keys:
+        if facts.look.between_keys:
             return self._between_keys(facts, now)
-        if not self._terms.prompt_needed or not facts.verdict.asleep:
+        if not self._terms.prompt_needed or not facts.look.verdict.asleep:
             return NO_TIME
         if now < self.changed + ASLEEP_S:
             return self.changed + ASLEEP_S
@@ -287,12 +289,12 @@ class Settling:
     def _unseen(self, facts: Facts, now: float) -> Judged:
         """Where the kernel cannot tell: marks, a described prompt, one that was seen at rest, or silence."""
         wake_at = NO_TIME
-        if facts.marks.alone:
+        if facts.look.prompt_alone:
             wake_at = self.changed + UNCONFIRMED_S
             if now >= wake_at:
                 return Conclusion("ready", "marks")
         since = max(self.changed, now if self._unknown_since is None else self._unknown_since)
-        if self._terms.described:
+        if self._terms.prompt_pattern:
             if now < since + SETTLE_S:
                 wake_at = min(wake_at, since + SETTLE_S)
             elif facts.shows_prompt is None:
@@ -301,7 +303,7 @@ class Settling:
                 return Conclusion("ready", "prompt")
         if self._terms.prompt_needed:
             return wake_at
-        if facts.verdict.hidden and facts.verdict.process and self._terms.at_rest and not facts.draws:
+        if facts.look.verdict.hidden and facts.look.verdict.process and self._terms.at_rest and not facts.look.draws:
             stands = self._stands_again(facts, since, now)
             if isinstance(stands, Need):
                 return stands
@@ -327,13 +329,13 @@ class Settling:
     def _silence(self, facts: Facts) -> Judged:
         """The judgement where only silence is known."""
         terms = self._terms
-        if terms.entered and self.size != terms.sent_at and not facts.draws:
+        if terms.entered and self.size != terms.sent_at and not facts.look.draws:
             if facts.line is None:
                 return Need.LINE
             if not facts.line.text:
                 return NO_TIME  # it has not come to its prompt
-        note = ONLY_SILENCE.format(terms.idle_ms, facts.verdict.why)
-        if facts.draws or not facts.verdict.hidden or facts.verdict.process is None:
+        note = ONLY_SILENCE.format(terms.idle_ms, facts.look.verdict.why)
+        if facts.look.draws or not facts.look.verdict.hidden or facts.look.verdict.process is None:
             return Conclusion("idle", "quiet", note=note)
         if facts.new_line is None:
             return Need.NEW_LINE
@@ -375,10 +377,10 @@ class AskingJudge:
         self._fed: tuple[Conclusion, float] | None = None
         """What is to be confirmed, and the time."""
 
-    def feed(self, facts: Facts, size: int, now: float) -> Judged:
+    def feed(self, facts: Facts, now: float) -> Judged:
         """Judge by the facts of a moment."""
-        if size != self._size:
-            self._size, self._printed, self._name = size, now, ""
+        if facts.look.size != self._size:
+            self._size, self._printed, self._name = facts.look.size, now, ""
         found = self._judged(facts, now)
         if not isinstance(found, Conclusion):
             return found
@@ -389,13 +391,13 @@ class AskingJudge:
         self._fed = found, now
         return Need.LAST_LOOK
 
-    def confirm(self, facts: Facts, size: int) -> Judged:
+    def confirm(self, facts: Facts) -> Judged:
         """Judge by the last look, which came after all that was printed before was in the log."""
         assert self._fed is not None
         found, then = self._fed
-        if size != self._size or facts.verdict.hidden != (found.evidence == "prompt"):
+        if facts.look.size != self._size or facts.look.verdict.hidden != (found.evidence == "prompt"):
             return NO_TIME
-        if not facts.verdict.hidden:
+        if not facts.look.verdict.hidden:
             again = self._judged(facts, then)  # it may have just begun to listen for a time only
             if not isinstance(again, Conclusion):
                 return again
@@ -404,10 +406,10 @@ class AskingJudge:
         return found
 
     def _judged(self, facts: Facts, now: float) -> Judged:
-        process = facts.verdict.process
-        if facts.verdict.hidden:
-            return self._hidden(facts, now) if process and not facts.draws else NO_TIME
-        if process is None or not facts.verdict.ready:
+        process = facts.look.verdict.process
+        if facts.look.verdict.hidden:
+            return self._hidden(facts, now) if process and not facts.look.draws else NO_TIME
+        if process is None or not facts.look.verdict.ready:
             if process is None or process.name != self._name or process.state != "R":
                 self._name = ""  # it has not only woken for a moment, as a program with a timer does
             return NO_TIME
@@ -417,7 +419,7 @@ class AskingJudge:
         """Of a program that the kernel sees waiting."""
         if process.name != self._name:
             self._name, self._since = process.name, now
-        asks_s = LISTENS_FOR_KEYS_S if facts.verdict.waiting is InputWait.EDITOR else ASKS_S
+        asks_s = LISTENS_FOR_KEYS_S if facts.look.verdict.waiting is InputWait.EDITOR else ASKS_S
         asks = max(self._since, self._printed) + asks_s
         if now < asks:
             return asks
@@ -482,22 +484,6 @@ class Need(Enum):
 
 
 @dataclass(frozen=True)
-class Marks:
-    """What the marks of the shell in front say, as far as they count."""
-
-    at_prompt: bool = False
-    """It waits at its prompt; and it has the terminal, as far as the kernel tells."""
-    drawn_to: int = -1
-    """Size of the log where that prompt ended, of a shell that draws nothing more behind it."""
-    late: bool = False
-    """It certainly waits for keys, and has not said that it is at its prompt: that is on the way."""
-    between_keys: bool = False
-    """It sleeps at its prompt, and is not seen waiting for input: its line editor is a program of its own language."""
-    alone: bool = False
-    """They say that it waits at its prompt where the kernel cannot, and nothing typed since is on its way."""
-
-
-@dataclass(frozen=True)
 class LastLine:
     """The line that the cursor is in."""
 
@@ -534,22 +520,9 @@ class Logged:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known at one moment. None: not found out yet."""
+    """A look, and what was found out besides. None: that was not yet."""
 
-    verdict: Verdict
-    """The kernel's word on the terminal that input comes to."""
-    kernel: KernelFacts | None = None
-    """The facts of that terminal; None: they cannot be had."""
-    relays: int = 0
-    """How many programs pass input on to it."""
-    marks: Marks = Marks()
-    exited: bool = False
-    """Nothing runs any more."""
-    draws: bool = False
-    """A full-screen program draws, as far as tmux was asked or the log tells."""
-    mode: Mode = "unknown"
-    entered: EnteredLine | None = None
-    """The last line that was entered, where that is known."""
+    look: Look
     line: LastLine | None = None
     new_line: NewLine | None = None
     shows_prompt: bool | None = None
@@ -584,11 +557,11 @@ NO_TIME = float("inf")
 class Judge(Protocol):
     """Judges one moment after the other."""
 
-    def feed(self, facts: Facts, size: int, now: float) -> Judged:
-        """Judge by the facts of a moment, the size of the log then, and the time."""
+    def feed(self, facts: Facts, now: float) -> Judged:
+        """Judge by the facts of a moment, and its time."""
         ...
 
-    def confirm(self, facts: Facts, size: int) -> Judged:
+    def confirm(self, facts: Facts) -> Judged:
         """Judge by the facts of the last look, which came after those that were fed."""
         ...
 
@@ -602,15 +575,15 @@ def doubt(facts: Facts, drawn: bool = True) -> str | Need:
     Args:
         drawn: something was printed since something was typed, if it was.
     """
-    process = facts.verdict.process
-    if process is None or not (facts.draws or facts.mode in FULL_SCREEN_MODES):
+    process = facts.look.verdict.process
+    if process is None or not (facts.look.draws or facts.look.mode in FULL_SCREEN_MODES):
         if facts.line is None:
             return Need.LINE
-        return may_be_working(facts.verdict, facts.kernel, facts.line.text, facts.entered)
-    beside = works_beside(process, facts.kernel)
+        return may_be_working(facts.look.verdict, facts.look.judged, facts.line.text, facts.look.entered)
+    beside = works_beside(process, facts.look.judged)
     if beside:
         return beside
-    return "" if drawn or process.name in SCREEN_PROGRAMS or process.time_out_s is None else facts.verdict.weak
+    return "" if drawn or process.name in SCREEN_PROGRAMS or process.time_out_s is None else facts.look.verdict.weak
 
 
 def certain(facts: Facts, line: LastLine) -> bool:
@@ -618,8 +591,8 @@ def certain(facts: Facts, line: LastLine) -> bool:
 
     It may print at this moment.
     """
-    process = facts.verdict.process
-    if not facts.verdict.ready or process is None:
+    process = facts.look.verdict.process
+    if not facts.look.verdict.ready or process is None:
         return False
     told = stands_s(line.text, process.time_out_s) == 0 or line.edited
     return told or not doubt(facts)

@@ -23,15 +23,14 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.machine.searching import CompiledPattern
-from tmuxmcp.machine.witness.kernel import Process
 from tmuxmcp.readiness.adoptable import note_prompt
 from tmuxmcp.readiness.finding import Finding, Match, Matching, Prompt, who_holds
-from tmuxmcp.readiness.judge import NO_TIME, SETTLE_S, Changed, Conclusion, Settling, Terms
+from tmuxmcp.readiness.judge import NO_TIME, Changed, Conclusion, Settling, Terms
 from tmuxmcp.sessions.commands import shell_is_back
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
 from tmuxmcp.sessions.look import Look, Looks, Scan
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import all_logged, shown_by
+from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.marks import ShellState
@@ -47,52 +46,36 @@ UNTOLD_S = 2.0
 
 
 @dataclass
-class WaitCondition:
+class WaitCondition(Terms):
     """What to wait for."""
 
     want: str | Sequence[str]
     """Any of `ready command idle pattern changed exit output needs_you`; `none` alone."""
     timeout_ms: int
-    idle_ms: int = 300
     patterns: Sequence[CompiledPattern] = ()
     """Any of them."""
-    prompt_pattern: CompiledPattern | None = None
-    """Counts where the kernel cannot tell."""
-    prompt_needed: bool = False
-    """The caller described the prompt: without it only marks tell that the program is ready."""
     screen_id: str = ""
     """The screen from which `changed` is to see a change."""
     seen: ShownScreen | None = None
     """The screen that the caller was shown last; of a call that types, the one before that."""
     since: int | None = None
     """Where a pattern is looked for begins here; None: behind what the caller typed last, or was shown."""
-    sent_at: int | None = None
-    """Size of the log when something was typed, if it was; else the wait begins at what there is now."""
     typed: str = ""
     """What was just typed: its echo matches nothing."""
     typed_now: TypedNow | None = None
     """The same, by what it can begin; None: nothing was typed."""
     shown: bool = True
     """The terminal or a line editor shows what was typed; False: that is not known."""
-    entered: bool = False
-    """It ended with Enter: what then leaves the cursor on an empty line has not come to its prompt."""
     command: int | None = None
     """Number of the command that is waited for; None: the caller's newest."""
     news_from: int | None = None
     """`ready`, `output` and `needs_you` count once the session has printed more than this, or was seen otherwise."""
     needs_you: Callable[[Look], tuple[bool, Evidence | None]] | None = None
     """Whether the session needs its caller now, and what tells."""
-    settle_s: float = SETTLE_S
     look_s: float = WAIT_LONGEST_LOOK_S
     """Longest time between two looks while nothing is printed."""
     caller: str = ""
     """Who is told of a command."""
-    before: Process | None = None
-    """Who waited for input when something was typed, or hid who did."""
-    before_seen: bool = True
-    """It was seen waiting; if not, nothing tells whether who waits now has woken since."""
-    at_rest: bool = True
-    """When something was typed, the last line was a prompt that was seen before, if it was typed."""
     progress: Progress = no_progress
 
     def wants(self, *conditions: str) -> bool:
@@ -105,20 +88,6 @@ class WaitCondition:
         """The one condition that it is for; empty: there are several."""
         wanted = (self.want,) if isinstance(self.want, str) else tuple(self.want)
         return wanted[0] if len(wanted) == 1 else ""
-
-    def terms(self) -> Terms:
-        """What it is judged by."""
-        return Terms(
-            idle_ms=self.idle_ms,
-            described=self.prompt_pattern is not None,
-            prompt_needed=self.prompt_needed,
-            sent_at=self.sent_at,
-            entered=self.entered,
-            before=self.before,
-            before_seen=self.before_seen,
-            at_rest=self.at_rest,
-            settle_s=self.settle_s,
-        )
 
     def types_after(self, look: Look) -> None:
         """Note who waits for input, just before something is typed."""
@@ -239,7 +208,7 @@ async def _begun(session: Session, wait: WaitCondition, begun: float) -> _WaitPr
         size = wait.sent_at
     return _WaitProgress(
         begun,
-        Settling(wait.terms(), session.log.size(), begun),
+        Settling(wait, session.log.size(), begun),
         Finding(
             session,
             Prompt(wait.prompt_pattern, wait.sent_at, wait.typed),
@@ -624,8 +593,8 @@ class AwaitedCommand:
         runs = look.shell.state is ShellState.RUNNING and not look.replaced
         if not look.marks and self.number is None and not runs:
             # Where another program has the own shell's place, the log may lack what that said last.
-            return None if self.session.meta.marks and not await all_logged(self.session, look.size) else NOTHING
-        if not look.marks and runs and look.ready and await all_logged(self.session, look.size):
+            return None if self.session.meta.marks and not await self.session.log_complete(look.size) else NOTHING
+        if not look.marks and runs and look.ready and await self.session.log_complete(look.size):
             await note_prompt(self.session, look)  # a shell at its prompt in the own one's place ends what that ran
         self._shells |= {number: level.nonce for number, level in self.session.commands.running_in(look).items()}
         if not self._settled:
@@ -692,7 +661,7 @@ class AwaitedCommand:
         return CommandEnd("left" if self.session.ended_with_its_shell(number) else "command", number)
 
     async def _is_at_rest(self, look: Look) -> bool:
-        return shell_is_back(look) and await all_logged(self.session, look.size)
+        return shell_is_back(look) and await self.session.log_complete(look.size)
 
 
 @dataclass
@@ -727,6 +696,6 @@ class PrintingCommands:
         if holder:
             self.note = HELD.format(command=f"Command {ended[-1]}", holder=holder)
             return None
-        if not await all_logged(self.session, look.size):
+        if not await self.session.log_complete(look.size):
             return None
         return CommandEnd("left" if self.session.ended_with_its_shell(ended[-1]) else "command", ended[-1])

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, field, fields
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from tmuxmcp.contract.latedataclass import dataclass
@@ -90,7 +91,7 @@ class Level:
         """Its adoption has begun and not ended."""
         return self.stage is not AdoptionStage.ADOPTED and self.until is None
 
-    @property
+    @cached_property
     def reads_lines(self) -> bool:
         """It may read commands without a line editor."""
         return self.dialect == "posix"

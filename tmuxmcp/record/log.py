@@ -34,7 +34,7 @@ Invariants:
   who has just read them and still has them: true bytes, which nobody may take for a sign that the head is there.
 - `size()` never goes back but while a sink without holes puts back what it keeps, or when the session is removed.
 - Everything that is in the log was printed; that all that was printed is in the log has to be asked for
-  (`sessions/screens.py`).
+  (`Session.log_complete`).
 - No descriptor is kept for a log, and a log without waiters costs nothing but its watch.
 """
 

@@ -16,7 +16,6 @@ from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.cursors import ToldCommands
 from tmuxmcp.sessions.commands import Command, shell_is_back
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import may_be_prompt
 
@@ -59,7 +58,7 @@ def untold(session: Session, look: Look, caller: str) -> list[int]:
 
 async def settle(session: Session, look: Look) -> None:
     """Have it be known of a shell that is back at its prompt that its command has ended, also while tmux works."""
-    if session.commands.in_doubt(look) and shell_is_back(look) and await all_logged(session, look.size):
+    if session.commands.in_doubt(look) and shell_is_back(look) and await session.log_complete(look.size):
         session.commands.settle(look)
 
 

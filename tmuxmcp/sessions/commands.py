@@ -78,7 +78,7 @@ class Commands:
         places: Places,
         gaps: Callable[[int, int], list[int]],
         size: Callable[[], tuple[int, int]],
-        passed_on: Callable[[Scan], bool],
+        log_seems_complete: Callable[[int], bool],
         holdings: Callable[[], list[Holding]],
     ) -> None:
         """Take up what is written down.
@@ -86,11 +86,11 @@ class Commands:
         Args:
             gaps: `gaps(start, end)`: where output was lost.
             size: columns and rows of the terminal.
-            passed_on: whether a scan has all that was printed until now.
+            log_seems_complete: as `Session` has it.
             holdings: when persons held the session.
         """
         self._file = CommandFile(directory)
-        self._passed_on, self._holdings = passed_on, holdings
+        self._log_seems_complete, self._holdings = log_seems_complete, holdings
         self._log, self._places, self._gaps, self._size = log, places, gaps, size
         self._new: dict[int, Finished | EndedCommand] = {}
         """Ended, and not written down as they are here; what is known of one is found out when it is asked for."""
@@ -133,14 +133,14 @@ class Commands:
         return max(0, *self._new, *self._file.numbers[-1:], self._file.first - 1)
 
     @property
-    def some_new(self) -> bool:
-        """Some are not written down that can be."""
-        return len(self._new) >= SOME_NEW
-
-    @property
     def many_new(self) -> bool:
         """So many are not written down that they should be."""
         return len(self._new) >= MOST_NEW
+
+    def save_some(self) -> None:
+        """Write down which have ended, if that is worth it: else a later call has to, of many at once."""
+        if len(self._new) >= SOME_NEW:
+            self.save()
 
     def save(self) -> bool:
         """Write down what is new; whether nothing is left to be written down."""
@@ -205,7 +205,7 @@ class Commands:
             goes_on = goes_on or self._is_proven(numbers[-1])
             level = self._level_of(numbers[-1])
             goes_on = goes_on or level > look.level.number or not (level or look.own_marks)  # its shell has ended
-            if not (goes_on or look.exited or (shell_is_back(look) and self._passed_on(look))):
+            if not (goes_on or look.exited or (shell_is_back(look) and self._log_seems_complete(look.size))):
                 return numbers[:-1]
             self._sure = numbers[-1]
         return numbers

@@ -86,7 +86,7 @@ def is_own_replaced(pid: int) -> bool:
     It was given our variable, and the kernel tells those that a program began with, whatever becomes of them.
     """
     try:
-        return not any(each.startswith(b"TMUXMCP_NONCE_FILE=") for each in proc.environment(pid))
+        return b"TMUXMCP_NONCE_FILE" not in [each.partition(b"=")[0] for each in proc.environment(pid)]
     except OSError:
         return False
 

@@ -26,10 +26,10 @@ from tmuxmcp.contract.results import Foreground, Mode
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells.record import Shell
 from tmuxmcp.machine.witness import tty
-from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, InputWait, KernelFacts, Verdict
+from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, EnteredLine, InputWait, KernelFacts, Verdict
 from tmuxmcp.machine.witness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level
-from tmuxmcp.record.log import RawLog
+from tmuxmcp.record.log import Places, RawLog
 from tmuxmcp.sessions.levels import LevelScan, has_terminal, shell_at
 from tmuxmcp.sessions.life import OVER_STATES, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
@@ -60,6 +60,8 @@ class Scan:
     exit_status: tuple[int | None, str | None]
     """Exit code and signal name of the ended program; at most one of them is known."""
     log: RawLog
+    places: Places
+    """Of the log, as other looks have found them."""
     size: int
     """Of the log; everything up to here was read, and nothing behind it."""
     cols: int
@@ -79,12 +81,12 @@ class Scan:
     adopting: bool
     """One more is being adopted at this moment."""
 
-    @property
+    @cached_property
     def level(self) -> Level:
         """The shell in front of the others."""
         return self.levels[-1].level
 
-    @property
+    @cached_property
     def shell(self) -> ShellTrack:
         """What its marks say."""
         return self.levels[-1].shell
@@ -94,12 +96,12 @@ class Scan:
         """What it finished lately, newest last."""
         return self.levels[-1].commands
 
-    @property
+    @cached_property
     def marks(self) -> bool:
         """The shell in front of the others sends marks."""
         return self.own_marks or len(self.levels) > 1
 
-    @property
+    @cached_property
     def knows(self) -> Shell:
         """What we know of the shell in front of the others."""
         return shell_at(self.level, self.program)
@@ -116,7 +118,7 @@ class Scan:
         """What was typed may be on its way to the shell, on another machine, whose prompt is shown."""
         return self.typed_at_prompt and self.level.where == "remote"
 
-    @property
+    @cached_property
     def typed_at_prompt(self) -> bool:
         """Something was typed since the prompt that is shown."""
         return self.shell.state is ShellState.PROMPT and self.shell.prompt_end <= self.typed_at
@@ -140,7 +142,12 @@ class Scan:
         """Its program draws on the alternate screen."""
         return self.pane is not None and self.pane.alternate_screen
 
-    @property
+    @cached_property
+    def draws(self) -> bool:
+        """A full-screen program draws, as far as tmux was asked or the log tells."""
+        return self.alternate_screen or self.places.inside(self.size)
+
+    @cached_property
     def at_prompt(self) -> bool:
         """The marks say that its shell waits at a prompt."""
         return self.marks and self.shell.state in (ShellState.PROMPT, ShellState.CONTINUATION)
@@ -165,19 +172,21 @@ class Look(Scan):
     """The witness at the far end answers, and has not answered this time."""
     pid: int | None
     """Process id of the session's own program."""
+    entered: EnteredLine | None
+    """The last line that was entered, where that is known."""
     started_in: str
     """The directory that the session was made in."""
-    leaving: bool
+    leaving: bool = False
     """Its front shell has ended; how, it cannot be told yet."""
     unmarked_prompt: tuple[int, int, int] | None = None
     """Process id of a shell that was at its prompt, how often it had slept then, and the size of the log."""
 
-    @property
+    @cached_property
     def facts(self) -> KernelFacts | None:
         """Of the pane's own terminal; None: they cannot be had, or the program has ended."""
         return self.sight.facts
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         """On the terminal that input comes to: the pane's own, or one behind relays."""
         return self.sight.verdict
@@ -222,7 +231,7 @@ class Look(Scan):
         """Process id of the shell in front of the others, or of the session's own program; None: it is not known."""
         return self.level.pid if self.level.number else self.pid
 
-    @property
+    @cached_property
     def own_shell_in_front(self) -> bool:
         """Our shell, or the session's own program, has the terminal, as far as the kernel tells.
 
@@ -234,11 +243,54 @@ class Look(Scan):
         return has_terminal(self.level, self.facts, self.pid) and not another and not self.leaving
 
     @property
+    def prompt_in_front(self) -> bool:
+        """The marks say that its shell waits at a prompt; and it has the terminal, as far as the kernel tells."""
+        return self.at_prompt and self.own_shell_in_front
+
+    @property
+    def prompt_drawn_to(self) -> int:
+        """Size of the log where that prompt ended, of a shell that draws nothing more behind it; else -1."""
+        shown = self.prompt_in_front and self.shell.state is ShellState.PROMPT
+        return self.shell.prompt_end if shown and not self.knows.draws_after_mark else -1
+
+    @property
+    def prompt_late(self) -> bool:
+        """Its shell certainly waits for keys, and has not said that it is at its prompt: that is on the way."""
+        return self.at_editor and not self.at_prompt
+
+    @property
+    def prompt_alone(self) -> bool:
+        """The marks show a prompt where the kernel cannot tell, and nothing typed since is on its way."""
+        if not self.marks or self.shell.state is not ShellState.PROMPT or self.unanswered:
+            return False
+        # Where the kernel does not tell what a shell has read, the prompt may be older than what was typed at it.
+        if self.facts is None:
+            return self.shell.prompt_end > self.typed_at
+        return self.level.where == "remote" and self.own_shell_in_front
+
+    @property
     def may_be_asked(self) -> bool:
         """The kernel would tell if another program were in the shell's place (exec): a question reaches nobody else."""
         return self.level.where != "remote"
 
+    @cached_property
+    def may_listen(self) -> bool:
+        """Our shell reads keys, as far as the kernel tells."""
+        facts = self.facts
+        if facts is None:
+            return True
+        # What was typed at this prompt may be on its way to the shell, and make another program of it.
+        reads = self.waiting is not InputWait.BUSY or not (facts.unread or self.typed_at_prompt)
+        return reads and self.marks and self.own_shell_in_front and (not facts.canonical or self.level.reads_lines)
+
     @property
+    def terminals_in_one(self) -> str:
+        """The program in front that shows one of several terminals, among which keys switch (tmux, screen); or ""."""
+        process = self.verdict.process
+        names = (*self.relays, process.name if process and self.verdict.hidden else "")
+        return next((name.partition(":")[0] for name in names if name.startswith(("tmux", "screen"))), "")
+
+    @cached_property
     def at_editor(self) -> bool:
         """Our shell certainly waits for keys, and has read all that was typed."""
         reads = self.waiting is InputWait.EDITOR or (self.level.reads_lines and self.waiting is InputWait.LINE)
@@ -275,7 +327,7 @@ class Look(Scan):
         edits = self.own_shell_in_front and (self.waiting is not InputWait.LINE or self.level.reads_lines)
         return (self.at_prompt and edits) or self.unreported
 
-    @property
+    @cached_property
     def between_keys(self) -> bool:
         """Its shell sleeps at its prompt for a short time, and nothing was typed and nothing else runs there.
 

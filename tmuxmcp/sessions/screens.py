@@ -23,7 +23,6 @@ from tmuxmcp.terminal.emulator.redraw import changed_rows
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.widths import version_of
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
 
 SHOWN_KEPT_BYTES = 8 * 1024 * 1024
@@ -141,7 +140,7 @@ async def _told_by_tmux(session: Session) -> Snapshot | None:
     assert session.pane
     size = session.log.size()
     printed = await panes.capture_both_screens(session.tmux, session.pane, SCREEN_STATE_FORMAT)
-    if not printed or not await all_logged(session, size):
+    if not printed or not await session.log_complete(size):
         return None
     begin, told = max(session.log.head(), size - TAIL_BYTES), looked(printed)
     tail = session.log.read(begin, size - begin)
@@ -210,7 +209,7 @@ async def _at_rest(session: Session, pane: Pane) -> tuple[list[str] | None, int]
         shown = await panes.capture_both_screens(session.tmux, pane, SCREEN_STATE_FORMAT)
         if shown is None:
             return None, size
-        if await all_logged(session, size):
+        if await session.log_complete(size):
             return shown, size
     return None, 0
 
@@ -222,20 +221,6 @@ async def _keep(session: Session, offset: int, printed: list[str]) -> None:
         await anyio.sleep(pause_s)
         if checkpoints.add(RecordKind.TOLD, offset, told, cost_ms=0, happened=0):
             return
-
-
-# ---- Whether a session's log holds all that was printed: what a program prints takes a moment to get there -----------
-
-
-async def all_logged(session: Session, size: int) -> bool:
-    """Whether the log, of this size, holds everything that was printed until now.
-
-    What a program prints goes through tmux and then the sink. When tmux has answered, it has read what lay there for
-    it; its second answer comes after it has passed that on. A sink that sleeps has written all that it was given.
-    """
-    for _ in range(2):
-        await session.tmux.query(command("display-message", "-p", ""))
-    return session.sink_rests() and session.log.size() == size
 
 
 # ---- What a session showed at an offset of its log -------------------------------------------------------------------

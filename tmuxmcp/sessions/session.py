@@ -22,13 +22,14 @@ import anyio.lowlevel
 import psutil
 
 from tmuxmcp.contract.call import iso, joined_notes, seconds_of
-from tmuxmcp.contract.errors import IoError, SessionExited
+from tmuxmcp.contract.errors import IoError, SessionExited, TmuxMcpError
 from tmuxmcp.contract.results import Ended, Usage
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.machine.ssh.client import SSH_FAILED, remove_control, was_cut
 from tmuxmcp.machine.witness import tty
 from tmuxmcp.machine.witness.kernel import EnteredLine, KernelFacts, stopped
+from tmuxmcp.machine.witness.relays import Sight
 from tmuxmcp.record.commands import remove_left
 from tmuxmcp.record.cursors import Cursors, QueuedInput, ToldCallers
 from tmuxmcp.record.directory import SessionDirectory
@@ -47,7 +48,7 @@ from tmuxmcp.record.events import (
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, Places, RawLog
-from tmuxmcp.record.meta import Meta, RecordingNote, Start, WhyEnded, generation_of, sink_pid
+from tmuxmcp.record.meta import Meta, RecordingNote, Start, WhyEnded, generation_of, sink_of, sink_pid
 from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.record.past.timing import Times
 from tmuxmcp.sessions.bounds import SessionBounds
@@ -77,6 +78,7 @@ from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
 from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux import leases, panes
+from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.held import Lease, NotedGiveBack
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
@@ -112,6 +114,12 @@ class Session:
         self.watcher = watcher
         self.directory = directory
         self.meta = meta
+        self.id = meta.session_id
+        """Its session id."""
+        self.cols, self.rows = meta.cols, meta.rows
+        """As last seen."""
+        self.program = os.path.basename(meta.program)
+        """Name of its own program, without its directory."""
         self.log = log
         self.growth = growth
         self.life = Life()
@@ -121,7 +129,8 @@ class Session:
         self.events = Events(directory)
         self.times = Times(directory)
         """When what was printed, where that is known."""
-        self._clock = SessionClock(seconds_of(meta.created_at), Booted.of(meta.booted))
+        self.now_ms = SessionClock(seconds_of(meta.created_at), Booted.of(meta.booted)).now_ms
+        """Milliseconds since it was made, on a clock that never goes back."""
         self.given_back: Callable[[Session, Lease, str], None] = lambda session, lease, reason: None
         """Called when this broker writes down that a person has given the session back; the argument says why."""
         self.shown = ShownInput(log, self.events)
@@ -181,7 +190,7 @@ class Session:
             self._places,
             self.events.gaps,
             lambda: (self.cols, self.rows),
-            self._has_passed_on,
+            self.log_seems_complete,
             lambda: self.holdings,
         )
         self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0, self.commands)
@@ -227,16 +236,6 @@ class Session:
 
     # ---- identity ------------------------------------------------------------------------------
 
-    @property
-    def id(self) -> str:
-        """Its session id."""
-        return self.meta.session_id
-
-    @property
-    def program(self) -> str:
-        """Name of its own program, without its directory."""
-        return os.path.basename(self.meta.program)
-
     @cached_property
     def bounds(self) -> SessionBounds:
         """What it is bound by."""
@@ -246,14 +245,6 @@ class Session:
     def generation(self) -> int:
         """Which session of its name it is, from 1."""
         return generation_of(self.directory, self.meta)
-
-    @property
-    def cols(self) -> int:
-        return self.pane.cols if self.pane else self.meta.cols
-
-    @property
-    def rows(self) -> int:
-        return self.pane.rows if self.pane else self.meta.rows
 
     @property
     def scrollback_lines(self) -> int:
@@ -324,6 +315,8 @@ class Session:
             remove_left(self.directory)
             self.growth.wake_all()  # also where its log was closed before
         self.pane = None if self.life.state is State.LOST else pane
+        shown = self.pane or self.meta
+        self.cols, self.rows = shown.cols, shown.rows
         if self.pane and not self.life.over:
             self.seen_alive = True
             self._terminal.see(self.pane)
@@ -494,25 +487,12 @@ class Session:
         if self._far:
             far, verdict = await self._far.look(sight.facts, sight.verdict)
             sight = replace(sight, verdict=verdict)
-        scan = await self.scan()
-        if len(scan.levels) == 1:
-            self._leaving = None
-        elif self._leave(scan, sight.facts, pid):
-            scan = await self.scan()
-        shell = scan.level.pid if scan.level.number else pid
-        if sight.facts and not (sight.verdict.ready or far) and shell and tty.is_stopped(shell):
-            sight = replace(sight, verdict=stopped(shell, scan.knows.name))
-        return Look(
-            **vars(scan),
-            heard=heard,
-            sight=sight,
-            far=far,
-            far_late=far is None and self._far is not None and self._far.answers,
-            pid=pid,
-            started_in=self.meta.cwd,
-            leaving=self._leaving is not None,
-            unmarked_prompt=self.unmarked_prompt,
-        )
+        look = await self._seen(heard, sight, pid, far)
+        if self._leave(look):
+            look = await self._seen(heard, sight, pid, far)
+        if sight.facts and not (look.ready or far) and look.shell_pid and tty.is_stopped(look.shell_pid):
+            look = replace(look, sight=replace(sight, verdict=stopped(look.shell_pid, look.knows.name)))
+        return replace(look, leaving=True) if self._leaving else look
 
     async def look_at_terminal(self, alone: int = 0) -> Look | None:
         """A look without any process: at the terminal's modes, who is in front of it, and the log.
@@ -528,18 +508,20 @@ class Session:
         if sight is None or sight.facts is None or sight.facts.foreground is None or pid is None:
             return None
         self._look_for_exec(pid)
-        scan = await self.scan()
-        if len(scan.levels) > 1 or scan.adopting:
-            return None
+        look = await self._seen(heard, sight, pid)
+        return None if len(look.levels) > 1 or look.adopting else look
+
+    async def _seen(self, heard: int, sight: Sight, pid: int | None, far: KernelFacts | None = None) -> Look:
+        """What the kernel has said, with the log that is read to its end after that."""
         return Look(
-            **vars(scan),
+            **await self._scanned(),
             heard=heard,
             sight=sight,
-            far=None,
-            far_late=False,
+            far=far,
+            far_late=far is None and self._far is not None and self._far.answers,
             pid=pid,
+            entered=self.entered,
             started_in=self.meta.cwd,
-            leaving=False,
             unmarked_prompt=self.unmarked_prompt,
         )
 
@@ -565,22 +547,41 @@ class Session:
 
     async def scan(self) -> Scan:
         """Read the log to its end, with all marks."""
-        told = self._scan_facts()  # first: of a program that has ended, the log then holds everything
-        self._shell.see_levels()
-        if self._scans and not self.meta.marks:
-            self._shell.begin_at(self._shell.first_since)
-        while self._scans and self._shell.scan_some():
-            await anyio.lowlevel.checkpoint()
-        size = self._shell.size if self._scans else self.log.size()
-        return Scan(**told, size=size, levels=self._shell.scans(), adopting=self._shell.pending is not None)
+        return Scan(**await self._scanned())
 
-    def _leave(self, scan: Scan, facts: KernelFacts | None, pid: int | None) -> bool:
+    async def _scanned(self) -> dict[str, Any]:
+        """The values of a scan: what tmux last told, then the log to its end."""
+        told = {  # first: of a program that has ended, the log then holds everything
+            "pane": self.pane,
+            "launcher_alive": self.leader_alive(),
+            "state": self.life.state,
+            "exit_status": self.exit_status,
+            "log": self.log,
+            "places": self._places,
+            "cols": self.cols,
+            "rows": self.rows,
+            "host": self.meta.host,
+            "typed_at": self.typed_at,
+            "cut": self.cut,
+            "program": self.program,
+            "own_marks": self.meta.marks and not self._own_replaced,
+        }
+        self._shell.see_levels()
+        scans = self._scans
+        if scans and not self.meta.marks:
+            self._shell.begin_at(self._shell.first_since)
+        while scans and self._shell.scan_some():
+            await anyio.lowlevel.checkpoint()
+        size = self._shell.size if scans else self.log.size()
+        return told | {"size": size, "levels": self._shell.scans(), "adopting": self._shell.pending is not None}
+
+    def _leave(self, look: Look) -> bool:
         """Write down which shells have ended, by the kernel's word and the log's; whether any has."""
-        at = gone(scan.levels, facts, pid)
+        at = gone(look.levels, look.facts, look.pid)
         if at is None:
             self._leaving = None
             return False
-        outer, inner = scan.levels[at - 1], scan.levels[at].level
+        outer, inner = look.levels[at - 1], look.levels[at].level
         since = [each for each in reversed(outer.commands) if each.output_end >= inner.since]
         ended = next((each for each in since if each.proven), since[0] if since else None)
         if ended is None and not self.exited:
@@ -588,38 +589,58 @@ class Session:
             nonce, begun = self._leaving or (inner.nonce, time.monotonic())
             self._leaving = (inner.nonce, begun if nonce == inner.nonce else time.monotonic())
             waited_s = time.monotonic() - self._leaving[1]
-            if waited_s < LEAVES_S or (waited_s < LEAVES_BUSY_S and self._may_yet_tell(outer.level, pid, scan)):
+            if waited_s < LEAVES_S or (waited_s < LEAVES_BUSY_S and self._may_yet_tell(outer.level, look)):
                 return False
         self._leaving = None
         code, end = (ended.status, ended.output_end) if ended else (None, None)
-        left = [replace(each.level, until=scan.size, output_end=end) for each in scan.levels[at:]]
+        left = [replace(each.level, until=look.size, output_end=end) for each in look.levels[at:]]
         if not inner.passes_on or (inner.where == "remote" and code == SSH_FAILED):
             code = None  # 255 is ssh's, too, when the connection is cut or a signal ended the shell there
         left[0] = replace(left[0], exit_code=code)
         return self.leave(left)
 
-    def _may_yet_tell(self, level: Level, own: int | None, scan: Scan) -> bool:
-        """Whether something that this shell says, or the end of the session with it, may be on its way to the scan.
+    def _may_yet_tell(self, level: Level, look: Look) -> bool:
+        """Whether something that this shell says, or the end of the session with it, may be on its way to the look.
 
         Asked in the order in which it comes: who rests has passed on all that came from the one before.
-
-        Args:
-            own: process id of the session's own program.
         """
-        shell = own if level.number == 0 else level.pid
+        shell = look.pid if level.number == 0 else level.pid
         if shell and not identity(shell):
             return True  # tmux is about to learn of the session's end
         if shell and tty.computes(shell):
             return True
-        return not self._has_passed_on(scan)
+        return not self.log_seems_complete(look.size)
 
-    def _has_passed_on(self, scan: Scan) -> bool:
-        """Whether a scan has all that was printed until now, as far as can be told without asking tmux.
+    # ---- has all that was printed arrived? -----------------------------------------------------
 
-        Asked in the order in which it comes, as above.
-        """
+    def log_seems_complete(self, size: int) -> bool:
+        """The weakest of three answers to `log_complete`, by the kernel alone: tmux and the sink rest."""
         tmux = self.tmux.pid
-        return (tmux is None or tty.rests(tmux)) and self.sink_rests() and self.log.size() == scan.size
+        return (tmux is None or tty.rests(tmux)) and self.sink_rests() and self.log.size() == size
+
+    async def log_complete(self, size: int) -> bool:
+        """Whether the log, of this size, holds everything that was printed until now.
+
+        What a program prints goes through tmux and then the sink. When tmux has answered, it has read what lay there
+        for it; its second answer comes after it has passed that on. A sink that sleeps has written all that it was
+        given.
+
+        Where tmux cannot be asked, `log_seems_complete` takes its rest for that: what it is about to read is missed.
+        Where a missing mark shall say something, `log_surely_complete` wants a sink that lives as well.
+        """
+        for _ in range(2):
+            await self.tmux.query(command("display-message", "-p", ""))
+        return self.sink_rests() and self.log.size() == size
+
+    async def log_surely_complete(self, size: int) -> bool:
+        """The strongest of the three: the log has a writer too; False as well while tmux does not tell."""
+        if not sink_of(self.directory).alive:
+            self.watcher.doubt(self.log.path)  # what the sink started may still write, so nobody was told
+            return False
+        try:
+            return await self.log_complete(size)
+        except TmuxMcpError:
+            return False
 
     @property
     def adopting(self) -> Level | None:
@@ -730,23 +751,6 @@ class Session:
         """There are shells that send marks, or were."""
         return self.meta.marks or self._shell.has_inner
 
-    def _scan_facts(self) -> dict[str, Any]:
-        """What a scan says that is not in the log."""
-        return {
-            "pane": self.pane,
-            "launcher_alive": self.leader_alive(),
-            "state": self.life.state,
-            "exit_status": self.exit_status,
-            "log": self.log,
-            "cols": self.cols,
-            "rows": self.rows,
-            "host": self.meta.host,
-            "typed_at": self.typed_at,
-            "cut": self.cut,
-            "program": self.program,
-            "own_marks": self.meta.marks and not self._own_replaced,
-        }
-
     def running_numbers(self) -> list[int]:
         """Numbers of the commands that run, as the marks of all shells say, as far as the log was scanned."""
         scans = self._shell.scans()
@@ -764,13 +768,14 @@ class Session:
             shared: who looks seldom does so together with others, and takes what one of them has just seen.
         """
         if not shared:
-            return Looks(self.growth.next_change, lambda: self._at_end(self.look), step_s, deadline)
+            return Looks(self.growth.next_change, partial(self._at_end, self.look), step_s, deadline)
         begun = time.monotonic()
 
         def step() -> float:
             return self._together(step_s if isinstance(step_s, (int, float)) else step_s())
 
-        return Looks(self.growth.next_change, lambda: self._at_end(partial(self._look_since, begun)), step, deadline)
+        see = partial(self._at_end, partial(self._look_since, begun))
+        return Looks(self.growth.next_change, see, step, deadline)
 
     def _together(self, step_s: float) -> float:
         """Seconds until the next moment at which all waits for this session look."""
@@ -796,7 +801,7 @@ class Session:
 
     def scans(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Looks[Scan]:
         """Scan as `looks` looks: for waits that the log alone decides."""
-        return Looks(self.growth.next_change, lambda: self._at_end(self.scan), step_s, deadline)
+        return Looks(self.growth.next_change, partial(self._at_end, self.scan), step_s, deadline)
 
     async def _at_end(self, see: Callable[[], Awaitable[Seen]]) -> Seen:
         if not self.leader_alive():
@@ -807,11 +812,6 @@ class Session:
         """Write down what the marks say, so that a later broker need not scan from the start."""
         if self._scans:
             self._shell.save()
-
-    def save_commands(self) -> None:
-        """Write down which commands have ended, if that is worth it: else a later call has to, of many at once."""
-        if self.commands.some_new:
-            self.commands.save()
 
     # ---- the kernel ----------------------------------------------------------------------------
 
@@ -855,10 +855,6 @@ class Session:
         with suppress(OSError):
             return iso(self.log.path.stat().st_mtime)
         return None
-
-    def now_ms(self) -> int:
-        """Milliseconds since it was made, on a clock that never goes back."""
-        return self._clock.now_ms()
 
     def end_ms(self) -> int:
         """The end of its time: now while it runs; else when it ended or, where nobody wrote that down, printed last."""

@@ -65,6 +65,10 @@ class ShellView:
         self._own = Level(nonce)
         self._levels: dict[str, Level] = {nonce: self._own}
         """By nonce: the own shell, and all that were adopted or are about to be, also those that have ended."""
+        self.standing: list[Level] = [self._own]
+        """All shells that are there, as far as was seen, the session's own first."""
+        self.pending: Level | None = None
+        """The shell that is being adopted; None: none is."""
         self._tracks: dict[str, ShellTrack] = {nonce: ShellTrack()}
         self._commands: dict[str, list[Finished]] = {nonce: []}
         self._held: dict[str, list[Finished]] = {}
@@ -100,21 +104,6 @@ class ShellView:
     # ---- the shells ----------------------------------------------------------------------------
 
     @property
-    def front(self) -> Level:
-        """The shell in front of all others, as far as was seen."""
-        return self.standing[-1]
-
-    @property
-    def standing(self) -> list[Level]:
-        """All shells that are there, as far as was seen, the session's own first."""
-        return [each for each in self._levels.values() if each.stands]
-
-    @property
-    def pending(self) -> Level | None:
-        """The shell that is being adopted; None: none is."""
-        return next((each for each in self._levels.values() if each.pending), None)
-
-    @property
     def highest(self) -> int:
         """The highest number that a prompt has had."""
         return max(self._numbers.highest, self._index.highest)
@@ -139,21 +128,16 @@ class ShellView:
 
     def scans(self) -> tuple[LevelScan, ...]:
         """What the marks say of each shell that is there, the session's own first."""
-        return tuple(
-            LevelScan(
-                each,
-                self.track_with_echo(each),
-                tuple(self._commands.get(each.nonce, ())),
-                tuple(self._held.get(each.nonce, ())),
-            )
-            for each in self.standing
-        )
+        found = []
+        for each in self.standing:
+            commands, held = self._commands.get(each.nonce, ()), self._held.get(each.nonce, ())
+            found.append(LevelScan(each, self.track_with_echo(each), tuple(commands), tuple(held)))
+        return tuple(found)
 
     def track_with_echo(self, level: Level) -> ShellTrack:
         """What a shell does: by its marks, and where these tell of no command's begin, by the echo of a line."""
         track = self.track_of(level.nonce)
-        typed_at = track.state in (ShellState.PROMPT, ShellState.CONTINUATION)
-        if not level.reads_lines or not typed_at or track.listening:
+        if not level.reads_lines or track.state not in (ShellState.PROMPT, ShellState.CONTINUATION) or track.listening:
             return track
         entered = self._entered(track.prompt_end, self.size)
         if entered is None:
@@ -183,6 +167,8 @@ class ShellView:
                 self._commands[nonce] = []
                 self._tracks.setdefault(nonce, ShellTrack())
             self._levels[nonce] = level
+        self.standing = [each for each in self._levels.values() if each.stands]
+        self.pending = next((each for each in self._levels.values() if each.pending), None)
 
     # ---- the log -------------------------------------------------------------------------------
 
@@ -253,7 +239,9 @@ class ShellView:
             self.undone.add(nonce)
         track = self._tracks[nonce]
         numbers, mark = self._numbers.of(mark, track.number)
-        after = self._after_mark(track, self._dated(mark))
+        if mark.time is not None or mark.uptime is not None:
+            mark = self._dated(mark)
+        after = self._after_mark(track, mark)
         if after is None:
             return
         self._tracks[nonce], finished = after
@@ -264,7 +252,7 @@ class ShellView:
 
     def _after_mark(self, track: ShellTrack, mark: Mark) -> tuple[ShellTrack, Finished | None] | None:
         """What a shell's marks say with this one more, and what it finished; None: it is somebody else's."""
-        promised = self._promised(track, mark)
+        promised = self._promised(track, mark) if mark.job or mark.proof else None
         if promised and promised.promise and mark.kind == "C":
             self._asked.pop(mark.nonce, None)
             return track.with_promise(changed(mark, job=promised.job), promised.promise), None
@@ -381,19 +369,18 @@ class ShellView:
     def _take_what_has_ended(self) -> None:
         """Take note of what shells ended that nobody stands in front of any more, and of what ended with its shell."""
         for level in [*self._levels.values()]:
-            nonce, track = level.nonce, self.track_with_echo(level)
+            nonce = level.nonce
             if self._held and not any(each.number > level.number for each in self.standing):
                 for finished in self._held.pop(nonce, ()):
                     self._index.take(finished, level.number)
             if level.until is not None and nonce not in self._ended and self.size >= level.until:
                 self._ended.add(nonce)
+                track = self.track_with_echo(level)
                 if track.state is ShellState.RUNNING and nonce not in self.undone:
                     self._index.take(_ended_with(level, track), level.number)
 
     def _dated(self, mark: Mark) -> Mark:
         """The mark with its time since 1970; without one that cannot be true, as users can set a shell's clock."""
-        if mark.time is None and mark.uptime is None:
-            return mark
         said = mark.time if mark.uptime is None else self._booted() + mark.uptime
         try:
             written = os.stat(self._log.path).st_mtime

@@ -7,11 +7,15 @@ step, or what is needed to know that: then it is given the same with it.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.judge import UNMARKED_S, Need
 from tmuxmcp.terminal.marks import ShellState
+
+if TYPE_CHECKING:
+    from tmuxmcp.sessions.look import Look
 
 SETTLES_S = 0.015
 """After this long a shell that is in front of ours is adopted, if it is certainly at its prompt."""
@@ -55,36 +59,11 @@ class PromptNeed(Enum):
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """What one look tells. None: not found out yet."""
+    """A look, and what was found out besides. None: that was not yet."""
 
-    state: ShellState
-    """By the marks of the shell in front of the others."""
-    marks: bool
-    """It sends marks."""
-    in_front: bool
-    """It reads keys, as far as the kernel tells."""
-    at_editor: bool
-    """It certainly does, and has read all that was typed."""
-    ready: bool
-    """A program waits for input."""
-    hidden: bool
-    """Whether one does cannot be known."""
-    adopting: bool = False
-    """A shell is being adopted at this moment."""
-    unanswered: bool = False
-    """What was typed may be on its way to the shell whose prompt is shown."""
-    leaves: bool = False
-    """It has said that it draws another prompt."""
-    listening: bool = False
-    """It listens for a command, after our key."""
-    stopped: bool = False
-    """Somebody has stopped it."""
-    prompted: bool = False
-    """It shows a prompt, and its hooks are gone."""
+    look: Look
     doubtful: bool = False
-    """What its marks say may not be its own word."""
-    several: bool = False
-    """In front is what shows one of several terminals: tmux, screen."""
+    """What its shell's marks say may not be its own word."""
     taken_back: bool = False
     """What somebody left unfinished at its prompt was taken back."""
     logged: bool | None = None
@@ -118,25 +97,26 @@ class AtPrompt:
 
     def feed(self, seen: PromptFacts, now: float) -> PromptStep | PromptNeed:
         """Judge by what was seen at a moment."""
-        if seen.adopting:
+        look, shell = seen.look, seen.look.shell
+        if look.adopting:
             return PromptStep.SETTLE
-        self._stopped_since = (self._stopped_since or now) if seen.stopped else None
+        self._stopped_since = (self._stopped_since or now) if look.waiting is InputWait.STOPPED else None
         if self._stopped_since is not None:
             return PromptStep.BUSY if now - self._stopped_since >= STOPPED_S else PromptStep.LOOK
-        if seen.unanswered:
-            self._rests_since = (self._rests_since or now) if seen.at_editor else None
+        if look.unanswered:
+            self._rests_since = (self._rests_since or now) if look.at_editor else None
             if not self._rests_since or now - self._rests_since < ARRIVES_S:
                 return PromptStep.LOOK
-        if seen.state is ShellState.PROMPT and seen.in_front:
-            return self._shown(seen, now)
-        if seen.state is ShellState.CONTINUATION and seen.in_front and not seen.taken_back:
+        if shell.state is ShellState.PROMPT and look.may_listen:
+            return self._shown(look, now)
+        if shell.state is ShellState.CONTINUATION and look.may_listen and not seen.taken_back:
             return PromptNeed.TAKEN_BACK
-        if seen.several:
+        if look.terminals_in_one:
             return PromptStep.SEVERAL
-        if seen.ready or seen.hidden:
+        if look.ready or _is_hidden(look):
             return self._waits(seen, now)
         self._waits_since = None
-        if (seen.state is ShellState.RUNNING or not seen.marks) and not seen.prompted:
+        if not look.marks or (shell.state is ShellState.RUNNING and shell.prompted is None):
             if seen.patience_s is None:
                 return PromptNeed.PATIENCE
             patience_s = max(seen.patience_s, LEAVES_S) if self._let_go else seen.patience_s
@@ -152,12 +132,12 @@ class AtPrompt:
         """Take in that its listening was ended: a shell that takes lines runs one, and comes to another prompt."""
         self._begun = now
 
-    def _shown(self, seen: PromptFacts, now: float) -> PromptStep:
+    def _shown(self, look: Look, now: float) -> PromptStep:
         """Of a shell that reads keys, and shows its prompt."""
-        self._leaves_since = (self._leaves_since or now) if seen.leaves else None
+        self._leaves_since = (self._leaves_since or now) if look.leaves_prompt else None
         if self._leaves_since and now - self._leaves_since < LEAVES_S:
             return PromptStep.LOOK
-        if seen.marks and (not seen.listening or self._let_go):
+        if look.marks and (not look.shell.listening or self._let_go):
             return PromptStep.TYPE
         self._let_go = True
         return PromptStep.END_LISTENING
@@ -167,9 +147,9 @@ class AtPrompt:
         if self._waits_since is None:
             self._waits_since = now
             return PromptStep.LOOK
-        waited_s = now - self._waits_since
+        waited_s, ours = now - self._waits_since, seen.look.may_listen
         # Where another shell is in front than ours, no mark is to be waited for.
-        early = not self._tried and not seen.hidden and (not seen.in_front or not seen.marks)
+        early = not self._tried and not _is_hidden(seen.look) and (not ours or not seen.look.marks)
         if waited_s <= (SETTLES_S if early else UNMARKED_S):
             return PromptStep.LOOK
         if seen.logged is None:
@@ -179,7 +159,7 @@ class AtPrompt:
         if early:
             self._tried = True
             return PromptStep.ADOPT if self._adopts else PromptStep.LOOK
-        if seen.in_front and self._asked < OFTEN_LOST:
+        if ours and self._asked < OFTEN_LOST:
             if seen.lost is None:
                 return PromptNeed.LOST
             # The mark of its prompt was not recorded or not printed, or other marks are not its own: have it show that,
@@ -188,6 +168,11 @@ class AtPrompt:
                 self._asked, self._waits_since = self._asked + 1, None
                 return PromptStep.SHOW_PROMPT if self._asked == 1 else PromptStep.DRAW_PROMPT
         return PromptStep.BLOCKED
+
+
+def _is_hidden(look: Look) -> bool:
+    """Whether it cannot be known if a program waits for input."""
+    return look.verdict.hidden or (look.waiting is InputWait.UNKNOWN and not look.own_shell_in_front)
 
 
 # ---- What time tells of a command that runs --------------------------------------------------------------------------

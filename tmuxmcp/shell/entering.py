@@ -31,7 +31,6 @@ from tmuxmcp.record.levels import Level
 from tmuxmcp.sessions.levels import program_of, shell_at
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, typed
 from tmuxmcp.shell.atprompt import ShellRest
@@ -101,7 +100,7 @@ async def type_command(
         noting.note_typed(session, look.size)
     # While the shell works:
     remove_left(session.directory, look.shell.number)
-    session.save_commands()
+    session.commands.save_some()
     return job
 
 
@@ -288,7 +287,7 @@ async def not_taken(session: Session, job: Job) -> SessionBusy:
     """
     await free_prompt(session, job)
     async for look in session.looks(0.02, time.monotonic() + LISTENS_S):
-        if look.at_editor and await all_logged(session, look.size):
+        if look.at_editor and await session.log_complete(look.size):
             break
     await empty_line(session, look, job)
     return takes_no_command(session, look)
@@ -451,9 +450,9 @@ async def until_marked(
 
 async def _is_silent(session: Session, size: int) -> bool:
     """Whether the shell has got all that was typed, does nothing, and all that it printed is in a log of this size."""
-    if not await all_logged(session, size) or (await session.look()).waiting is InputWait.BUSY:
+    if not await session.log_complete(size) or (await session.look()).waiting is InputWait.BUSY:
         return False
-    return await all_logged(session, size)
+    return await session.log_complete(size)
 
 
 async def answer_to_key(session: Session, nonce: str, asked_at: int) -> Scan | None:

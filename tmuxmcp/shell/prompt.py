@@ -13,13 +13,12 @@ from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
 from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, startup
 from tmuxmcp.shell.adopting import AdoptionRefusal
 from tmuxmcp.shell.atprompt import AtPrompt, PromptFacts, PromptNeed, PromptStep
 from tmuxmcp.shell.entering import end_listening, interrupt, show_prompt
-from tmuxmcp.shell.startup import busy, in_the_way, not_a_shell, several, terminals_in_one
+from tmuxmcp.shell.startup import busy, in_the_way, not_a_shell, several
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux.panes import Pane
 
@@ -33,7 +32,7 @@ async def seen_at_prompt(session: Session) -> Look | None:
     What `at_prompt` asks where nothing is in the way: what the processes there wait for has no say in it.
     """
     look = await session.look_at_terminal(alone=session.pid or 0)
-    if look is None or not look.marks or look.shell.state is not ShellState.PROMPT or not _may_listen(look):
+    if look is None or not look.marks or look.shell.state is not ShellState.PROMPT or not look.may_listen:
         return None
     unread = look.typed_at_prompt or (look.facts is not None and look.facts.unread > 0)
     return None if unread or look.leaves_prompt or look.shell.listening else look
@@ -87,39 +86,20 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
 
 async def _next_step(session: Session, pane: Pane, look: Look, judge: AtPrompt) -> PromptStep:
     """Judge one look, with what it needs to be known."""
-    seen = _seen(session, look)
+    doubtful = look.may_be_asked and (look.unreported or look.may_be_untold or _may_be_forged(session, look))
+    seen = PromptFacts(look, doubtful)
     while isinstance(said := judge.feed(seen, time.monotonic()), PromptNeed):
         match said:
             case PromptNeed.TAKEN_BACK:
                 await interrupt(session, pane)
                 seen = replace(seen, taken_back=True)
             case PromptNeed.LOGGED:
-                seen = replace(seen, logged=await all_logged(session, look.size))
+                seen = replace(seen, logged=await session.log_complete(look.size))
             case PromptNeed.LOST:
                 seen = replace(seen, lost=look.may_be_asked and bool(session.gaps(look.shell.prompt_end, look.size)))
             case PromptNeed.PATIENCE:
                 seen = replace(seen, patience_s=_patience_s(session, look))
     return said
-
-
-def _seen(session: Session, look: Look) -> PromptFacts:
-    """What one look tells of the way to a prompt without being asked for more."""
-    return PromptFacts(
-        state=look.shell.state,
-        marks=look.marks,
-        in_front=_may_listen(look),
-        at_editor=look.at_editor,
-        ready=look.ready,
-        hidden=look.verdict.hidden or (look.waiting is InputWait.UNKNOWN and not look.own_shell_in_front),
-        adopting=look.adopting,
-        unanswered=look.unanswered,
-        leaves=look.leaves_prompt,
-        listening=look.shell.listening,
-        stopped=look.waiting is InputWait.STOPPED,
-        prompted=look.marks and look.shell.prompted is not None,
-        doubtful=look.may_be_asked and (look.unreported or look.may_be_untold or _may_be_forged(session, look)),
-        several=bool(terminals_in_one(look)),
-    )
 
 
 async def _adopted(session: Session, look: Look, adopt: Adopt) -> AdoptionRefusal | bool:
@@ -161,16 +141,6 @@ def _may_be_forged(session: Session, look: Look) -> bool:
     """Whether marks that keep us from typing at a shell in its line editor may be somebody else's."""
     shown = look.at_editor and look.shell.number > 0
     return shown and look.shell.promise is None and session.proves(look.level)
-
-
-def _may_listen(look: Look) -> bool:
-    """Whether our shell reads keys, as far as the kernel tells."""
-    facts = look.facts
-    if facts is None:
-        return True
-    # What was typed at this prompt may be on its way to the shell, and make another program of it.
-    reads = look.waiting is not InputWait.BUSY or not (facts.unread or look.typed_at_prompt)
-    return reads and look.marks and look.own_shell_in_front and (not facts.canonical or look.level.reads_lines)
 
 
 def _patience_s(session: Session, look: Look) -> float:

@@ -83,7 +83,6 @@ from tmuxmcp.sessions.levels import is_replaced
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting, typed
 from tmuxmcp.shell.atprompt import LookDelay, ShellRest, SilenceTimer
@@ -175,27 +174,32 @@ async def run(
     data = command_bytes(text)
     with session.runs(text), session.watcher.waiting(session.log.path):
         deadline = time.monotonic() + until.timeout_ms / 1000
-        await adopting.settle(session)
+        if session.adopting:
+            await adopting.settle(session)
         look = await seen_at_prompt(session)
         if as_known and look is None:
             raise PaneChanged
         look = look or await at_prompt(session, deadline, until.adopt)
-        killed = _killed_for_memory(session)
-        if stdin is None or typed.is_empty(text):
-            ran = await _carry_out(
-                session, look, text, data, None, deadline, until, progress, noting, as_known=as_known
-            )
-        else:
+        killed, given = _killed_for_memory(session), None
+        if stdin is not None and not typed.is_empty(text):
             _check_stdin(session, look)
             given = Stdin(session.directory, stdin, number=look.shell.number, within=session.bounds.sandbox != "none")
-            data = look.knows.reads_from(data, str(given.path))
+            data, as_known = look.knows.reads_from(data, str(given.path)), False
+        try:
+            job = await type_command(session, look, text, data, given, noting, caller=until.caller, as_known=as_known)
             try:
-                ran = await _carry_out(session, look, text, data, given, deadline, until, progress, noting)
-            except (IncompleteCommand, SessionBusy):
+                ran = await _finish(session, job, deadline, until, progress)
+                if not ran.completed and not session.exited:
+                    await empty_line(session, await session.look(), job)
+            finally:
+                if job.given:
+                    job.given.tidy()
+        except (IncompleteCommand, SessionBusy):
+            if given:
                 given.remove()  # it does not run
-                raise
-            if ran.completed:
-                given.remove()
+            raise
+        if given and ran.completed:
+            given.remove()
         memory = typed.KILLED_FOR_MEMORY if _killed_for_memory(session) > killed else None
         note = joined_notes(typed.left_behind(look, ran), memory, ran.note)
         return changed(ran, level=look.level, note=note)
@@ -241,31 +245,6 @@ async def undo(session: Session, until: ReturnWhen) -> RunOutcome:
         session.leave([replace(level, until=scan.size)])
         note = f"The marks were taken out of {level.kind} (level {level.number})."
         return RunOutcome("left", None, True, "marks", scan.size, scan.size, None, typed.since(job), note, level=level)
-
-
-async def _carry_out(
-    session: Session,
-    look: Look,
-    text: str,
-    data: bytes,
-    stdin: Stdin | None,
-    deadline: float,
-    until: ReturnWhen,
-    progress: Progress,
-    noting: IdempotentCall | None,
-    *,
-    as_known: bool = False,
-) -> RunOutcome:
-    """Type a command at a prompt and wait for its end."""
-    job = await type_command(session, look, text, data, stdin, noting, caller=until.caller, as_known=as_known)
-    try:
-        ran = await _finish(session, job, deadline, until, progress)
-        if not ran.completed and not session.exited:
-            await empty_line(session, await session.look(), job)
-        return ran
-    finally:
-        if job.given:
-            job.given.tidy()
 
 
 def command_bytes(text: str) -> bytes:
@@ -340,8 +319,8 @@ def _leader(session: Session) -> int | None:
 
 
 async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen, progress: Progress) -> RunOutcome:
-    told, questions, rest, silence = time.monotonic(), InputQuestions(session), ShellRest(), SilenceTimer(until.idle_ms)
-    put_off, leader = LookDelay(time.monotonic()), _leader(session)
+    told, questions, rest, silence = time.monotonic(), None, ShellRest(), SilenceTimer(until.idle_ms)
+    put_off, leader = LookDelay(told), _leader(session)
     printed = _Printed(session, job, until) if until.pattern else None
 
     def is_gone(scan: Scan) -> bool:
@@ -355,6 +334,7 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
         ran = typed.done(session, scan, job)
         if ran is None and (is_gone(scan) or not put_off.feed(scan.size, time.monotonic())):
             scan = look = await session.look()
+            questions = questions or InputQuestions(session)
             ran = typed.done(session, look, job)
             pid = typed.replaced(session, look, job)
             ran = ran or (await _after_exec(session, look, job, questions, pid) if pid else None)
@@ -416,7 +396,7 @@ class _Printed:
         if holder:
             self._note = HELD.format(command="The command", holder=holder)
         # A job that has just ended may have printed it last.
-        late = not holder and not await all_logged(self._session, scan.size)
+        late = not holder and not await self._session.log_complete(scan.size)
         return None if holder or late else ran
 
     def in_vain(self) -> RunOutcome | None:

@@ -73,7 +73,7 @@ async def start_up(session: Session, look: Look) -> StartUp | None:
     if not session.meta.marks or look.exited or not unmarked or session.gaps(0, look.size):
         return None
     name = look.knows.name
-    if several := terminals_in_one(look):
+    if several := look.terminals_in_one:
         hint = (
             "What is sent goes to the windows that it shows, which may be the person's own. Make another session with "
             f"env={INSIDE_ALREADY[several]}: most such files then start no {several} (for all sessions: the setting "
@@ -215,17 +215,10 @@ async def first_note(session: Session, look: Look) -> str | None:
 # ---- Why a session takes no command, and what to do about that: the errors of `run` ----------------------------------
 
 
-def terminals_in_one(look: Look) -> str:
-    """The program in front that shows one of several terminals, among which keys switch (tmux, screen); empty: none."""
-    process = look.verdict.process
-    names = (*look.relays, process.name if process and look.verdict.hidden else "")
-    return next((name.partition(":")[0] for name in names if name.startswith(("tmux", "screen"))), "")
-
-
 def several(session: Session, look: Look) -> NotAShell:
     """In front is what shows one of several terminals."""
     hint = "Use send for what it shows, detach it (in tmux: C-b d), or run the command in another session."
-    return not_a_shell(session, look, f"`{terminals_in_one(look)}` is in front, which has terminals of its own", hint)
+    return not_a_shell(session, look, f"`{look.terminals_in_one}` is in front, which has terminals of its own", hint)
 
 
 SEND_OR_ANOTHER = "Use send for it, or another session."

@@ -14,7 +14,6 @@ import signal
 import time
 
 from tmuxmcp.contract.call import joined_notes, ms_since
-from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.settings import WRAPPER_LEVELS
@@ -27,7 +26,6 @@ from tmuxmcp.record.levels import Level
 from tmuxmcp.record.meta import sink_of
 from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.sessions.screens import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.atprompt import KeyWait, ShellRest
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
@@ -227,20 +225,9 @@ async def rests(session: Session, look: Look, rest: ShellRest) -> bool:
     waits = KeyWait(look.size, process.wakes) if look.at_editor and process else None
     said = rest.feed(waits, time.monotonic())
     if said is Need.LOGGED:
-        rest.logged(await _passed_on(session, look.size), time.monotonic())
+        rest.logged(await session.log_surely_complete(look.size), time.monotonic())
         return False
     return said
-
-
-async def _passed_on(session: Session, size: int) -> bool:
-    """Whether the log has a writer, and holds all that was printed; false as well while that cannot be told."""
-    if not sink_of(session.directory).alive:
-        session.watcher.doubt(session.log.path)  # what the sink started may still write, so nobody was told
-        return False
-    try:
-        return await all_logged(session, size)
-    except TmuxMcpError:
-        return False
 
 
 # ---- what was there before it ----------------------------------------------------------------------
@@ -317,8 +304,8 @@ def may_miss(session: Session, scan: Scan, offset: int) -> bool:
 
 
 def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
-    start, status = finished.output_start, finished.status
-    if is_empty(job.text):
+    start, status, empty = finished.output_start, finished.status, is_empty(job.text)
+    if empty:
         start, status = finished.output_end, 0
     elif start is None:  # nothing ran: a syntax error, which has a status and a message
         echo_end = finished.output_end
@@ -333,7 +320,7 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
     )
     # Interrupts (C-c) make the terminal discard what it has not passed on, also the mark of a beginning.
     missing |= unbegun and finished.ran is True
-    unrun = unbegun and not finished.late and not is_empty(job.text) and (finished.ran is False or not missing)
+    unrun = unbegun and not finished.late and not empty and (finished.ran is False or not missing)
     interrupted = unrun and not _says_why(session, job, start, end)
     untold = status is None
     if interrupted:
@@ -353,12 +340,14 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
             f"{SAYS_ZERO} {LOOK_BEFORE_AGAIN}" * untold,
             ("What it printed was not recorded." if start == end else "Of what it printed, some was not recorded.")
             * missing,
-            _hook_note(session, job, LATE_END_NOTE) * finished.late,
-            _hook_note(session, job, HOOKS_PRINT) * (finished.behind_hooks and _ends_with_text(session, start, end)),
+            _hook_note(session, job, LATE_END_NOTE) if finished.late else None,
+            _hook_note(session, job, HOOKS_PRINT)
+            if finished.behind_hooks and _ends_with_text(session, start, end)
+            else None,
             MORE_FOLLOWS * finished.more_follows,
         ),
         number=None if finished.output_start is None else finished.number,
-        unseen=not is_empty(job.text) and finished.output_start is not None and _blank(session, finished),
+        unseen=not empty and finished.output_start is not None and _blank(session, finished),
         stderr_elsewhere=finished.stderr_elsewhere,
     )
 

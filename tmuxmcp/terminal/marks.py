@@ -133,7 +133,7 @@ class MarkScanner:
     def _mark(self, match: re.Match[bytes], base: int) -> Mark | None:
         kind = match.group(1).decode()
         words = match.group(2)[1:].decode("ascii", "replace").split(";")
-        options = dict(word.split("=", 1) for word in words if "=" in word)
+        options = dict([word.split("=", 1) for word in words if "=" in word])
         if "AID" in options:
             options = _uncapitalized(options)
         number = options.get("n", "")
@@ -154,8 +154,8 @@ class MarkScanner:
             status,
             cwd,
             job=options.get("job", ""),
-            time=_seconds(options.get("t")),
-            uptime=_seconds(options.get("up")),
+            time=_seconds(options["t"]) if "t" in options else None,
+            uptime=_seconds(options["up"]) if "up" in options else None,
             text=_unquoted(options["cmdline_url"]) if kind == "C" and "cmdline_url" in options else None,
             why=options.get("k", ""),
             nonce=nonce,
@@ -177,9 +177,9 @@ def _unquoted(url: str) -> str:
     return unquote_to_bytes(url).decode("utf-8", "replace")
 
 
-def _seconds(said: str | None) -> float | None:
+def _seconds(said: str) -> float | None:
     """A time as a shell writes it: some write a comma for the point."""
-    return float(said.replace(",", ".")) if said and _SECONDS_FIELD.fullmatch(said) else None
+    return float(said.replace(",", ".")) if _SECONDS_FIELD.fullmatch(said) else None
 
 
 def _unfinished(data: bytes) -> bytes:

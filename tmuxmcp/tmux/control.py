@@ -85,7 +85,7 @@ def quote(text: str | bytes) -> bytes:
 
 def command(*words: str | bytes) -> bytes:
     """One tmux command, every word quoted."""
-    return b" ".join(quote(word) for word in words)
+    return b" ".join(map(quote, words))
 
 
 def sequence(*commands: bytes) -> bytes:
@@ -351,22 +351,19 @@ class ControlClient:
             return True
         # The block that answers the attach itself is empty: it adds nothing to whichever reply it falls into.
         for lines, failed in self._parser.feed(data):
-            self._take(lines, failed)
+            if not self._pending:
+                break
+            pending = self._pending[0]
+            if lines == [pending.sentinel]:
+                self._pending.popleft()
+                pending.answered.set()
+            else:
+                pending.reply.lines += lines
+                pending.reply.failed |= failed
         if self._parser.clients_changed:
             self._parser.clients_changed = False
             self.clients_changed()
         return bool(data)
-
-    def _take(self, lines: list[bytes], failed: bool) -> None:
-        if not self._pending:
-            return
-        pending = self._pending[0]
-        if lines == [pending.sentinel]:
-            self._pending.popleft()
-            pending.answered.set()
-            return
-        pending.reply.lines += lines
-        pending.reply.failed |= failed
 
     def close(self) -> None:
         """End the client; whoever waits is told. Our tmux session stays for the next one."""
