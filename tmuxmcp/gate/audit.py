@@ -23,7 +23,7 @@ from tmuxmcp.contract.request import Content, NamesCall, Operation, Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.environment import is_secret_name
-from tmuxmcp.machine.ownfiles import open_file
+from tmuxmcp.machine.ownfiles import closing, open_file
 from tmuxmcp.shell.sequence import KeySequence, items_of
 
 if TYPE_CHECKING:
@@ -57,11 +57,8 @@ class Audit:
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append a line."""
-        fd = self._open()
-        try:
+        with closing(self._open()) as fd:
             _write(fd, as_line(entry))
-        finally:
-            os.close(fd)
         self._rotate()
 
     def begin(self, entry: dict[str, Any]) -> OpenLine:
@@ -114,12 +111,10 @@ class OpenLine:
 
     def finish(self, entry: dict[str, Any]) -> None:
         """Replace the line."""
-        try:
+        with closing(self._fd):
             line = as_line(entry)[:-1]
             if len(line) < self._size:
                 os.pwrite(self._fd, line.ljust(self._size - 1), self._offset)
-        finally:
-            os.close(self._fd)
 
 
 def _write(fd: int, line: bytes) -> None:
@@ -165,22 +160,10 @@ class AuditLine:
         """Begin the line of a call; without a request, of one whose arguments are not understood."""
         self._redactor = redactor
         self._begun = time.monotonic()
-        self._facts: dict[str, Any] = {
-            "time": iso(time.time()),
-            "call_id": call.call_id,
-            "client": call.caller,
-            "tool": operation.name,
-            "session_id": request.session or None if request else None,
-            **({"request_id": request_id} if (request_id := request_id_of(request)) else {}),
-            **_what(request),
-            "bytes_in": _bytes_in(request) if request else 0,
-            "bytes_out": 0,
-            "duration_ms": 0,
-            "outcome": "started",
-            "exit_code": None,
-            "error_code": None,
-            "policy": None,
-        }
+        named = {"request_id": request_id} if (request_id := request_id_of(request)) else {}
+        what = {**named, **_what(request), "bytes_in": _bytes_in(request) if request else 0}
+        session_id = request.session or None if request else None
+        self._facts = _begun_line(call.call_id, call.caller, operation.name, session_id, what)
 
     def see(self, place: ActionPlace) -> None:
         """Take in where it happens."""
@@ -236,23 +219,27 @@ def request_id_of(request: Request[Any] | None) -> str:
 
 def of_removal(session_id: str, bytes: int, why: str, client: str) -> dict[str, Any]:
     """The line of a session whose files are removed; `client` is empty where a setting does it."""
+    line = _begun_line(None, client or None, "prune", session_id, {"cwd": None, "env": [], "bytes_in": 0})
+    return line | {"removed_bytes": bytes, "why": why}
+
+
+def _begun_line(
+    call_id: str | None, client: str | None, tool: str, session_id: str | None, what: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The line of what begins now."""
     return {
         "time": iso(time.time()),
-        "call_id": None,
-        "client": client or None,
-        "tool": "prune",
+        "call_id": call_id,
+        "client": client,
+        "tool": tool,
         "session_id": session_id,
-        "cwd": None,
-        "env": [],
-        "bytes_in": 0,
+        **what,
         "bytes_out": 0,
         "duration_ms": 0,
         "outcome": "started",
         "exit_code": None,
         "error_code": None,
         "policy": None,
-        "removed_bytes": bytes,
-        "why": why,
     }
 
 

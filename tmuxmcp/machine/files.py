@@ -26,7 +26,7 @@ from tmuxmcp.contract.errors import (
 )
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import FileKind
-from tmuxmcp.machine.ownfiles import MAX_LINKS, PATH_ONLY, link_target, open_beneath
+from tmuxmcp.machine.ownfiles import MAX_LINKS, PATH_ONLY, closing, link_target, open_beneath, read_part
 
 KERNEL_FILES = {
     *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore"),
@@ -96,7 +96,7 @@ class Files:
         """
         with _errors_as_ours(path), self._regular(path) as fd:
             size = os.fstat(fd).st_size
-            data = _read(fd, offset, max_bytes)
+            data = read_part(fd, max_bytes, offset)
             return FilePart(data, size, offset, offset + len(data) < size)
 
     def read_lines(self, path: str, first: int, last: int | None, max_bytes: int) -> FilePart:
@@ -109,7 +109,7 @@ class Files:
         with _errors_as_ours(path), self._regular(path) as fd:
             size = os.fstat(fd).st_size
             start = _line_start(fd, 0, first - 1)
-            data = _read(fd, start, max_bytes)
+            data = read_part(fd, max_bytes, start)
             more = start + len(data) < size
             if last is None:
                 return FilePart(data, size, start, more)
@@ -168,7 +168,7 @@ class Files:
                 fd = os.open(name, flags, 0o600, dir_fd=parent)
             except FileExistsError:
                 raise _exists(path) from None
-            with _closing(fd):
+            with closing(fd):
                 info = os.fstat(fd)
                 return info.st_dev, info.st_ino
 
@@ -224,12 +224,12 @@ class Files:
     def _regular(self, path: str) -> Iterator[int]:
         """A regular file, opened for reading."""
         flags = PATH_ONLY or (os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        with _closing(self._open(path, flags)) as fd:
+        with closing(self._open(path, flags)) as fd:
             _refuse_special(fd, path)
             if not PATH_ONLY:
                 yield fd
                 return
-            with _closing(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)) as opened:
+            with closing(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)) as opened:
                 yield opened
 
     @contextmanager
@@ -246,7 +246,7 @@ class Files:
             fd = self._open(path, flags | os.O_DIRECTORY)
         except NotADirectoryError:
             raise InvalidArgument(f"{path!r} is not a directory, or something above it is none.") from None
-        with _closing(fd):
+        with closing(fd):
             yield fd
 
     def _open(self, path: str, flags: int) -> int:
@@ -260,7 +260,7 @@ class Files:
             root = os.open(self.root, PATH_ONLY | os.O_DIRECTORY)
         except OSError as error:
             raise IoError(f"files_root {self.root!r} cannot be opened: {error.strerror}.") from None
-        with _closing(root):
+        with closing(root):
             try:
                 return open_beneath(root, self._relative(path), flags)
             except OSError as error:
@@ -281,15 +281,6 @@ class Files:
 
 
 # ---- reading -----------------------------------------------------------------------------------------
-
-
-def _read(fd: int, offset: int, most: int) -> bytes:
-    pieces: list[bytes] = []
-    while most > 0 and (piece := os.pread(fd, min(most, COPY_BYTES), offset)):
-        pieces.append(piece)
-        offset += len(piece)
-        most -= len(piece)
-    return b"".join(pieces)
 
 
 def _line_start(fd: int, offset: int, lines: int) -> int:
@@ -356,7 +347,7 @@ def _replace(parent: int, name: str, data: bytes, mode: int | None) -> None:
     beside = f".tmuxmcp-{secrets.token_hex(8)}"
     fd, named = _open_beside(parent, beside, 0o666 if given is None else 0o600)
     try:
-        with _closing(fd):
+        with closing(fd):
             _write_all(fd, data)
             if old and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
                 with suppress(OSError):  # in a sandbox the owner may have no number
@@ -371,7 +362,7 @@ def _replace(parent: int, name: str, data: bytes, mode: int | None) -> None:
         with suppress(FileNotFoundError):
             os.unlink(beside, dir_fd=parent)
         raise
-    with suppress(OSError), _closing(os.open(".", os.O_RDONLY, dir_fd=parent)) as directory:
+    with suppress(OSError), closing(os.open(".", os.O_RDONLY, dir_fd=parent)) as directory:
         os.fsync(directory)
 
 
@@ -413,7 +404,7 @@ def _create(parent: int, name: str, pieces: Iterable[bytes], reserved: bool) -> 
     beside, size = f".tmuxmcp-{secrets.token_hex(8)}", 0
     fd, named = _open_beside(parent, beside, 0o600)
     try:
-        with _closing(fd):
+        with closing(fd):
             for piece in pieces:
                 _write_all(fd, piece)
                 size += len(piece)
@@ -440,7 +431,7 @@ def _old(parent: int, name: str) -> os.stat_result | None:
         fd = os.open(name, (PATH_ONLY or os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW, dir_fd=parent)
     except FileNotFoundError:
         return None
-    with _closing(fd):
+    with closing(fd):
         _refuse_special(fd, name)
         if PATH_ONLY and not os.access(f"/proc/self/fd/{fd}", os.W_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -463,14 +454,6 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
-
-
-@contextmanager
-def _closing(fd: int) -> Iterator[int]:
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 # ---- errors ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import anyio
 
-from tmuxmcp.machine.ownfiles import open_file
+from tmuxmcp.machine.ownfiles import closing, open_file
 
 ASK_AGAIN_S = 0.002
 """Brokers hold a lock for a few milliseconds."""
@@ -48,26 +48,20 @@ def take(fd: int, *, shared: bool = False) -> bool:
 @contextmanager
 def if_free(path: Path) -> Iterator[bool]:
     """Hold a lock, if nobody else does; yields whether it is held."""
-    fd = open_lock(path)
-    try:
+    with closing(open_lock(path)) as fd:
         yield take(fd)
-    finally:
-        os.close(fd)
 
 
 @asynccontextmanager
 async def lock_within(path: Path, *, patience_s: float, shared: bool = False) -> AsyncIterator[bool]:
     """Wait for a lock and hold it; yields whether it is held: False when the time was up."""
-    fd = open_lock(path)
-    try:
+    with closing(open_lock(path)) as fd:
         taken = take(fd, shared=shared)
         with anyio.move_on_after(patience_s):
             while not taken:
                 await anyio.sleep(ASK_AGAIN_S)
                 taken = take(fd, shared=shared)
         yield taken
-    finally:
-        os.close(fd)
 
 
 # ---- Which kind of file system a place is on, and whether it is this machine's alone (statfs(2)) ---------------------

@@ -13,8 +13,8 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,15 @@ def open_file(path: str | Path, flags: int = os.O_RDONLY, *, dir_fd: int | None 
     raise _no_file(path)
 
 
+@contextmanager
+def closing(fd: int) -> Iterator[int]:
+    """Close a descriptor when this is left."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def _no_file(path: str | Path) -> OSError:
     return OSError(errno.EINVAL, "it is no regular file", str(path))
 
@@ -73,11 +82,8 @@ def read_bytes(path: str | Path, most: int = OWN_FILE_BYTES, *, links: bool = Fa
     Raises:
         OSError: as `open_file`, or it has more bytes.
     """
-    fd = open_file(path, links=links)
-    try:
+    with closing(open_file(path, links=links)) as fd:
         data = read_part(fd, most + 1)
-    finally:
-        os.close(fd)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
     return data

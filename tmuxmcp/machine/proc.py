@@ -15,9 +15,6 @@ from typing import NamedTuple
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 """The unit of the kernel's times."""
 
-STAT_BYTES = 4096
-"""More than 52 numbers and a name take."""
-
 PIECE_BYTES = 8192
 """What is read at once of a file that may be longer."""
 
@@ -93,12 +90,18 @@ def _read_whole(path: str) -> bytes:
         os.close(fd)
 
 
-def stat(path: str) -> Stat:
-    """State and relations of a process or thread."""
+def stat_words(path: str) -> list[bytes]:
+    """The words of `stat` from the state on."""
     # Its name, in parentheses, may hold anything.
     words = _read_whole(path + "/stat").rpartition(b")")[2].split()
     if len(words) < 20:
         raise ProcessLookupError(path)
+    return words
+
+
+def stat(path: str) -> Stat:
+    """State and relations of a process or thread."""
+    words = stat_words(path)
     numbers = (int(words[1]), int(words[2]), int(words[3]), int(words[5]), int(words[17]))
     return Stat(words[0].decode(), *numbers, int(words[19]) / TICKS_A_SECOND, _device(int(words[4])))
 
@@ -210,8 +213,7 @@ def stack_start(pid: int) -> int:
 
     A process that was forked without a new program has its parent's.
     """
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        words = file.read(STAT_BYTES).rpartition(b")")[2].split()
+    words = stat_words(f"/proc/{pid}")
     start = int(words[25]) if len(words) > 25 else 0
     if start <= 1:  # so the kernel hides it
         raise PermissionError(pid)

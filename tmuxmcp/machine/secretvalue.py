@@ -25,7 +25,7 @@ from tmuxmcp.contract.errors import FileMissing, InvalidArgument, IoError, Permi
 from tmuxmcp.contract.settings import Secret
 from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import find_program
-from tmuxmcp.machine.ownfiles import open_beneath
+from tmuxmcp.machine.ownfiles import closing, open_beneath
 from tmuxmcp.machine.processes import Lifeline
 
 SECRET_BYTES = 1024
@@ -114,22 +114,17 @@ def _read_file(name: str, path: str, value: bytearray) -> None:
 def _private_file(name: str, path: str) -> Iterator[int]:
     """The file, open to be read, if it is the user's alone."""
     try:
-        root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with closing(os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
             # Without waiting for who writes to a pipe, and without becoming a terminal's owner.
             fd = open_beneath(root, os.path.normpath(path).lstrip("/"), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        finally:
-            os.close(root)
     except FileNotFoundError:
         raise FileMissing(f"The file of secret {name} is not there.", hint=_SOURCE_HINT) from None
     except OSError as error:
         why = error.strerror if error.errno != errno.EXDEV else "a link on the way has an absolute target"
         raise IoError(f"The file of secret {name} cannot be opened: {why}.", hint=_SOURCE_HINT) from None
-    try:
+    with closing(fd):
         _check_private(name, os.fstat(fd))
         yield fd
-    finally:
-        os.close(fd)
 
 
 def _check_private(name: str, state: os.stat_result) -> None:

@@ -29,6 +29,7 @@ from typing import Any, Literal, get_args
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.machine.ownfiles import (
+    closing,
     make_directory,
     not_read,
     open_file,
@@ -99,16 +100,13 @@ class FleetFile:
             InvalidArgument: it is not understood.
         """
         try:
-            fd = open_file(self.path, links=True)
-            try:
+            with closing(open_file(self.path, links=True)) as fd:
                 state = os.fstat(fd)
                 seen = (state.st_ino, state.st_size, state.st_mtime_ns)
                 if seen != self._seen:
                     _check_owner(self.path, state)
                     self._contents = parse(read_part(fd, MAX_FILE + 1), self.path)
                     self._seen = seen
-            finally:
-                os.close(fd)
         except OSError as error:
             raise not_read(error, "The file of brokers", self.path) from error
         return self._contents
@@ -123,8 +121,7 @@ class FleetFile:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         lines = ["", "[[marks]]", f'node = "{node}"', f'is = "{said}"', f'machine_id = "{machine_id}"', f'at = "{at}"']
         try:
-            fd = open_file(self.path, os.O_RDWR | os.O_APPEND, links=True)
-            try:
+            with closing(open_file(self.path, os.O_RDWR | os.O_APPEND, links=True)) as fd:
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 if node not in self.read().entries:
                     known = ", ".join(self._contents.entries)
@@ -133,8 +130,6 @@ class FleetFile:
                 ends = not size or os.pread(fd, 1, size - 1) == b"\n"
                 os.write(fd, ("" if ends else "\n").encode() + "\n".join([*lines, ""]).encode())
                 os.fsync(fd)
-            finally:
-                os.close(fd)
         except OSError as error:
             raise IoError(f"The file of brokers {self.path} cannot be written: {error.strerror}.") from error
         return OperatorMark(said, Tombstone(node, machine_id, at))

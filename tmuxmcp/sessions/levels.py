@@ -47,12 +47,10 @@ def identity(pid: int) -> str:
     Of another user's process the program and the stack are not told: there exec is not seen.
     """
     try:
-        stat = proc.stat(f"/proc/{pid}")
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            words = file.read(proc.STAT_BYTES).rpartition(b")")[2].split()
+        words = proc.stat_words(f"/proc/{pid}")
     except OSError:
         return ""
-    if stat.state in "ZX":
+    if words[0] in (b"Z", b"X"):
         return ""
     program = ""
     with suppress(OSError):

@@ -214,38 +214,21 @@ def _mi(text: str, depth: int) -> Iterator[Word]:
 
 _Handler = Callable[[str, int], Iterator[Word]]
 
-HANDLERS: dict[str, _Handler] = {
-    **dict.fromkeys(sorted(RUNS_CODE), _nothing_told),
-    "!": _shell,
-    "shell": _shell,
-    "make": _make,
-    "|": _pipe,
-    "pipe": _pipe,
-    "w": _with,
-    "with": _with,
-    "maintenance": _with,
-    "mt": _with,
-    "interpreter-exec": _interpreter,
-    "f": _each_suffix,
-    "frame": _each_suffix,
-    "t": _each_suffix,
-    "thread": _each_suffix,
-    "faas": _each_suffix,
-    "taas": _each_suffix,
-    "tfaas": _each_suffix,
-    "r": _arguments,
-    "run": _arguments,
-    "start": _arguments,
-    "starti": _arguments,
-    "file": _program,
-    "exec-file": _program,
-    "add-inferior": _inferior,
-    "target": _target,
-    "set": _set,
-    "pi": _nothing_told,
-    "py": _nothing_told,
-    "gu": _nothing_told,
-}
+_HANDLED_NAMES: tuple[tuple[_Handler, frozenset[str]], ...] = (
+    (_nothing_told, RUNS_CODE | words_of("pi py gu")),
+    (_shell, words_of("! shell")),
+    (_make, words_of("make")),
+    (_pipe, words_of("| pipe")),
+    (_with, words_of("w with maintenance mt")),
+    (_interpreter, words_of("interpreter-exec")),
+    (_each_suffix, words_of("f frame t thread faas taas tfaas")),
+    (_arguments, words_of("r run start starti")),
+    (_program, words_of("file exec-file")),
+    (_inferior, words_of("add-inferior")),
+    (_target, words_of("target")),
+    (_set, words_of("set")),
+)
+HANDLERS = {name: handler for handler, names in _HANDLED_NAMES for name in sorted(names)}
 """What each command of gdb has run, by its name; its arguments and how deep it is nested are given."""
 
 

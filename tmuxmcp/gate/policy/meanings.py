@@ -124,9 +124,6 @@ DISK_PROGRAMS = {
 }
 """By the name of the program, as a pattern."""
 
-DISK_VALUED = words_of("-t --type -L -U -b -i -N -O -E --label")
-"""Options of these programs that take the next word, as far as it could be taken for a command or a disk."""
-
 OPTION_WRITERS = {
     "curl": ("o", "--output"),
     "wget": ("O", "--output-document"),

@@ -39,7 +39,7 @@ def confine(things: list[tuple[str, str]]) -> None:
             raise NotConfined(f"{name} {value[:80]}: {error}") from None
 
 
-def join_group(directory: str) -> None:
+def group(directory: str) -> None:
     """Join a control group."""
     with open(os.path.join(directory, "cgroup.procs"), "w") as file:
         file.write("0")
@@ -185,18 +185,9 @@ def seccomp(value: str) -> None:
 
 
 CONFINE_STEPS: "dict[str, Callable[[str], None]]" = {
-    "group": join_group,
-    "limit": limit,
-    "hand": hand,
-    "report": report,
-    "keep_report": keep_report,
-    "same": same,
-    "no_new_privs": no_new_privs,
-    "drop_capabilities": drop_capabilities,
-    "landlock": landlock,
-    "allow": allow,
-    "allow_same": allow_same,
-    "allow_terminal": allow_terminal,
-    "enforce": enforce,
-    "seccomp": seccomp,
+    step.__name__: step
+    for step in (
+        *(group, limit, hand, report, keep_report, same, no_new_privs, drop_capabilities),
+        *(landlock, allow, allow_same, allow_terminal, enforce, seccomp),
+    )
 }

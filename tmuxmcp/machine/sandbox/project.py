@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.machine.ownfiles import closing
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -69,15 +70,12 @@ def judge(path: str, ours: Iterable[str]) -> Project:
     Raises:
         OSError: it, or what is above it, cannot be looked at.
     """
-    fd = os.open(path, LOOK_FLAGS)
-    try:
+    with closing(os.open(path, LOOK_FLAGS)) as fd:
         real = os.readlink(f"/proc/self/fd/{fd}") if sys.platform == "linux" else os.path.realpath(path)
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             above = _upwards(".", fd)
         else:
             above = [_identity(fd), *_upwards(os.path.dirname(real))]
-    finally:
-        os.close(fd)
     return Project(real, above[0], _why_closed(real, above, ours), tuple(above))
 
 

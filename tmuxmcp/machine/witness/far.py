@@ -14,26 +14,19 @@ from dataclasses import replace
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.witness.kernel import (
+    INPUT_CALLS,
     POLL_WAIT_CHANNELS,
+    TIME_OUT_ARGUMENTS,
     TTY_READ,
     UNREADABLE_WAIT_CHANNELS,
     KernelFacts,
     Process,
     may_work,
+    rank,
 )
 
 FAR_TICKS_A_SECOND = 100
-"""USER_HZ, the unit of a birth in proc(5): it is this on every machine in the table below."""
-
-_INPUT_CALLS = {
-    "x86_64": ({0, 17, 19}, {7, 271}, {23, 270}, {232, 281, 441}),
-    "aarch64": ({63, 65, 67}, {73}, {72}, {22, 441}),
-}
-"""By machine, the numbers of read, poll, select and epoll_wait with their kin."""
-
-_MS_TIME_OUT_ARGUMENT = {"x86_64": {7: 2, 232: 3, 281: 3}, "aarch64": {22: 3}}
-_TIME_OUT_IN_MEMORY = {"x86_64": {270: 4, 271: 2, 441: 3, 23: 4}, "aarch64": {72: 4, 73: 2, 441: 3}}
-"""Which of their arguments is the time-out: milliseconds, or where in memory it stands."""
+"""USER_HZ, the unit of a birth in proc(5): it is this on every machine in `INPUT_CALLS`."""
 
 UNKNOWN_TIME_S = 1.0
 """Stands for a time-out that was not read."""
@@ -65,12 +58,11 @@ def _facts(lines: list[str], machine: str) -> FarFacts | None:
     if word != "tty" or canonical not in "01":
         return None
     rows = [line.split(" ", 12) for line in lines if line.startswith("p ")]
-    found: dict[int, tuple[int, Process]] = {}
+    found: dict[int, Process] = {}
     for row in rows:
         process = _process(row, machine, float(up))
-        rank = _rank(process)
-        if process.pid not in found or rank > found[process.pid][0]:
-            found[process.pid] = rank, process
+        if process.pid not in found or rank(process) > rank(found[process.pid]):
+            found[process.pid] = process
     others = {pid: [row for row in rows if -int(row[1]) == pid] for pid in found}
     return FarFacts(
         canonical=canonical == "1",
@@ -78,7 +70,7 @@ def _facts(lines: list[str], machine: str) -> FarFacts | None:
         unread=0,  # no shell can ask for it; whoever reads the terminal would be awake
         writing=False,
         foreground=-int(group) if int(group) > 0 else None,
-        processes=tuple(_with_others(process, others[pid]) for pid, (_, process) in found.items()),
+        processes=tuple(_with_others(process, others[pid]) for pid, process in found.items()),
         changing="changing" in lines,
         returns=returns == "1",
         leader=-int(leader),
@@ -119,25 +111,15 @@ def _with_others(process: Process, rows: list[list[str]]) -> Process:
 def _time_out_s(machine: str, call: str) -> float | None:
     """How long a poll waits at most; None: for ever, or not known. A time that lies in memory is not looked at."""
     words = call.split(",")
-    if machine not in _INPUT_CALLS or len(words) < 7:
+    if machine not in INPUT_CALLS or len(words) < 7:
         return None
     number, arguments = int(words[0]), [int(word, 16) for word in words[1:7]]
-    if number in _MS_TIME_OUT_ARGUMENT[machine]:
-        count = arguments[_MS_TIME_OUT_ARGUMENT[machine][number]] & 0xFFFFFFFF
+    milliseconds, *in_memory = TIME_OUT_ARGUMENTS[machine]
+    if number in milliseconds:
+        count = arguments[milliseconds[number]] & 0xFFFFFFFF
         return count / 1000 if count < 0x80000000 else None
-    at = _TIME_OUT_IN_MEMORY[machine].get(number)
+    at = next((each[number] for each in in_memory if number in each), None)
     return UNKNOWN_TIME_S if at is not None and arguments[at] else None
-
-
-def _rank(process: Process) -> int:
-    """One that computes says most, then one at the terminal, then one that may be."""
-    if process.state not in "STIZX":
-        return 4
-    if process.state == "S" and process.on_terminal:
-        return 3
-    if process.state == "S" and process.on_terminal is None and process.wait_channel in TTY_READ | POLL_WAIT_CHANNELS:
-        return 2
-    return 1 if process.state not in "ZX" else 0
 
 
 def _on_terminal(channel: str | None, files: str, waited_for: Iterable[int] | None) -> bool | None:
@@ -154,9 +136,9 @@ def _on_terminal(channel: str | None, files: str, waited_for: Iterable[int] | No
 def _waited_for(machine: str, call: str, polled: str) -> Iterable[int] | None:
     """The files that a system call waits for input from; None: it cannot be told."""
     words = call.split(",")
-    if machine not in _INPUT_CALLS or len(words) < 7:
+    if machine not in INPUT_CALLS or len(words) < 7:
         return None  # refused, or it runs again
-    reads, polls, selects, epolls = _INPUT_CALLS[machine]
+    reads, polls, selects, epolls = INPUT_CALLS[machine]
     number, first, second = int(words[0]), int(words[1], 16), int(words[2], 16)
     if number in reads:
         return [first]

@@ -17,6 +17,21 @@ TTY_READ = {"wait_woken", "n_tty_read"}
 POLL_WAIT_CHANNELS = {"poll_schedule_timeout", "do_select", "do_sys_poll", "do_poll", "do_epoll_wait", "ep_poll"}
 """Wait channels of select, poll and epoll."""
 
+INPUT_CALLS = {
+    "x86_64": ({0, 17, 19}, {7, 271}, {23, 270}, {232, 281, 441}),
+    "aarch64": ({63, 65, 67}, {73}, {72}, {22, 441}),
+}
+"""By machine, the numbers of read, poll, select and epoll_wait with their kin. Others are not known: no harm."""
+
+TIME_OUT_ARGUMENTS = {
+    "x86_64": ({7: 2, 232: 3, 281: 3}, {270: 4, 271: 2, 441: 3}, {23: 4}),
+    "aarch64": ({22: 3}, {72: 4, 73: 2, 441: 3}, dict[int, int]()),
+}
+"""By machine, which argument of these calls is the time-out: milliseconds, where a timespec stands, where a timeval.
+
+poll, epoll_wait, epoll_pwait; pselect6, ppoll, epoll_pwait2; select.
+"""
+
 UNREADABLE_WAIT_CHANNELS = {None, "", "0"}
 """Wait channels of a sleeping process that is not ours to look at, or of a kernel that does not tell."""
 
@@ -219,6 +234,17 @@ def descends(process: Process, ancestor: Process, members: Iterable[Process]) ->
             return process.pid != ancestor.pid
         pid = parents.get(pid, 0)
     return False
+
+
+def rank(process: Process) -> int:
+    """How much a process says of its terminal, as it is told by one thread: most of all one that computes."""
+    if process.state not in "STIZX":
+        return 4
+    if process.state == "S" and process.on_terminal:
+        return 3
+    if process.state == "S" and process.on_terminal is None and process.wait_channel in TTY_READ | POLL_WAIT_CHANNELS:
+        return 2
+    return 1 if process.state not in "ZX" else 0
 
 
 def _neither(alive: list[Process], *, lines: bool) -> Verdict:

@@ -23,13 +23,16 @@ from dataclasses import replace
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.witness.kernel import (
+    INPUT_CALLS,
     MANY_IN_ONE,
     POLL_WAIT_CHANNELS,
+    TIME_OUT_ARGUMENTS,
     TTY_READ,
     UNREADABLE_WAIT_CHANNELS,
     KernelFacts,
     Process,
     may_work,
+    rank,
 )
 
 EPOLL_WAIT_CHANNELS = {"do_epoll_wait", "ep_poll"}
@@ -50,14 +53,9 @@ OWN_TERMINAL = os.makedev(5, 0)
 LOOKS_AT_SLEEP = 3
 """So often a sleeping thread is looked at before its wait channel is called unreadable."""
 
-_LOCAL_CALLS = {
-    "x86_64": ({0, 17, 19}, {7, 271}, {23, 270}, {232, 281, 441}, {45, 47, 299} | {1, 18, 20}),
-    "aarch64": ({63, 65, 67}, {73}, {72}, {22, 441}, {207, 212, 243} | {64, 66, 68}),
-}.get(platform.machine(), (set[int](), set[int](), set[int](), set[int](), set[int]()))
-"""Numbers of read, poll, select, epoll_wait, and of recv, write and their kin on this machine.
-
-Others are not known: no harm.
-"""
+_READS, _POLLS, _SELECTS, _EPOLLS = INPUT_CALLS.get(platform.machine(), (set[int](),) * 4)
+_OTHER_CALLS = {"x86_64": {45, 47, 299, 1, 18, 20}, "aarch64": {207, 212, 243, 64, 66, 68}}.get(platform.machine(), ())
+"""Numbers of recv, write and their kin on this machine."""
 
 _OUTPUT_FLAGS = termios.OPOST | termios.ONLCR
 
@@ -184,23 +182,23 @@ def sleeps(pid: int) -> bool:
 
 def rests(pid: int) -> bool:
     """The same of a process alone."""
-    with suppress(OSError):
-        return proc.stat(f"/proc/{pid}").state not in "RDTt"
-    return True
+    return _state(pid) not in "RDTt"
 
 
 def computes(pid: int) -> bool:
     """Whether a process has something to do at this moment; False where it cannot be told."""
-    with suppress(OSError):
-        return proc.stat(f"/proc/{pid}").state in "RD"
-    return False
+    return _state(pid) in "RD"
 
 
 def is_stopped(pid: int) -> bool:
     """Whether a process was stopped by a signal; False where it cannot be told."""
+    return _state(pid) == "T"
+
+
+def _state(pid: int) -> str:
     with suppress(OSError):
-        return proc.stat(f"/proc/{pid}").state == "T"
-    return False
+        return proc.stat(f"/proc/{pid}").state
+    return "?"
 
 
 def alone_in_front(pid: int, leader: int) -> bool:
@@ -326,19 +324,18 @@ def _process(
     same = known.now(f"/proc/{pid}/task/{pid}", stat, name) if known and stat else None
     if same:
         return same
-    best: tuple[int, str, Process] | None = None
+    best: tuple[str, Process] | None = None
     channels: dict[str, str | None] = {}
     for thread in threads:
         path = f"/proc/{pid}/task/{thread}"
         with suppress(OSError):
             found = _thread(Process(pid, name, "", None, main=thread == pid, parent=parent), path, terminal)
             channels[path] = found.wait_channel
-            rank = _rank(found.state, found.wait_channel, found.on_terminal)
-            if best is None or rank > best[0]:
-                best = rank, path, found
+            if best is None or rank(found) > rank(best[1]):
+                best = path, found
     if best is None:
         raise ProcessLookupError(pid)
-    _, path, process = best
+    path, process = best
     if (
         process.state != "S"
         or process.on_terminal is False
@@ -386,16 +383,6 @@ def _name(pid: int) -> str:
             words = proc.argv_text(pid)
             name = words[1] if len(words) > 1 else name
     return name
-
-
-def _rank(state: str, channel: str | None, waits: bool | None) -> int:
-    if state not in "STIZX":
-        return 4
-    if state == "S" and waits:
-        return 3
-    if state == "S" and waits is None and channel in TTY_READ | POLL_WAIT_CHANNELS:
-        return 2
-    return 1 if state not in "ZX" else 0
 
 
 def on_terminal(pid: int, path: str, channel: str | None, terminal: proc.Device) -> bool | None:
@@ -449,22 +436,21 @@ def waited_for(pid: int, path: str) -> Iterable[int] | None:
 
 def _waited_for(pid: int, path: str, call: int, arguments: list[int]) -> Iterable[int] | None:
     """The files that a system call waits for input from; None: another call."""
-    reads, polls, selects, epolls, others = _LOCAL_CALLS
-    if call in reads:
+    if call in _READS:
         return [arguments[0]]
-    if call in polls:
+    if call in _POLLS:
         count = min(arguments[1], 1024)
         entries = struct.iter_unpack("=ihh", _memory(path, arguments[0], count * 8)) if count else ()
         return [fd for fd, events, _ in entries if events & select.POLLIN]
-    if call in selects:
+    if call in _SELECTS:
         count = min(arguments[0], 1024)
         if not arguments[1] or not count:
             return []
         bits = int.from_bytes(_memory(path, arguments[1], (count + 63) // 64 * 8), "little")
         return [fd for fd in range(count) if bits >> fd & 1]
-    if call in epolls:
+    if call in _EPOLLS:
         return watched_descriptors(pid, arguments[0])
-    return [] if call in others else None
+    return [] if call in _OTHER_CALLS else None
 
 
 def _memory(path: str, address: int, size: int) -> bytes:
@@ -580,14 +566,7 @@ def watched_descriptors(pid: int, fd: int, depth: int = NESTED_EPOLLS) -> list[i
 #
 # A program that waits for ever wants input. One that waits for a time goes on by itself: it may have work to do.
 
-_BY_MILLISECONDS, _BY_TIMESPEC, _BY_TIMEVAL = {
-    "x86_64": ({7: 2, 232: 3, 281: 3}, {270: 4, 271: 2, 441: 3}, {23: 4}),
-    "aarch64": ({22: 3}, {72: 4, 73: 2, 441: 3}, {}),
-}.get(platform.machine(), (dict[int, int](), dict[int, int](), dict[int, int]()))
-"""Of system calls by number, which argument is the time-out: milliseconds, a timespec or a timeval.
-
-poll, epoll_wait, epoll_pwait; pselect6, ppoll, epoll_pwait2; select. Other machines' numbers are not known: no harm.
-"""
+_BY_MILLISECONDS, _BY_TIMESPEC, _BY_TIMEVAL = TIME_OUT_ARGUMENTS.get(platform.machine(), (dict[int, int](),) * 3)
 
 _TIME_BYTES = 16
 """Of a timespec and of a timeval on 64 bit machines."""
