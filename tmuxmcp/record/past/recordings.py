@@ -35,7 +35,7 @@ from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.past import replayer
 from tmuxmcp.record.past.checkpoints import Checkpoints, screen_of
-from tmuxmcp.record.past.replaying import Story, beginning, request
+from tmuxmcp.record.past.replaying import Story, beginning
 from tmuxmcp.record.past.timing import Times, TimingStep
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film import film
@@ -230,7 +230,7 @@ class RecordedSession:
         checkpoints = Checkpoints(self.directory)
         story = Story.of(Events(self.directory), checkpoints, offset)
         if start := beginning(self.directory, checkpoints, story, offset):
-            done = replayer.stretch(request(self.directory, story.stretch(start, offset), math.inf))
+            done = replayer.stretch(story.request(self.directory, start, offset, math.inf))
             if done:
                 screen = screen_of(b64decode(done["screen"]))
                 return replace(screen, state=replace(screen.state, tmux=self._tmux))
