@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from signal import Signals
-from typing import Protocol
 
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
@@ -48,14 +47,6 @@ MARKER_CHARS = 120
 
 SIGNAL_STATUS_BASE = 128
 """Added to the number of the signal that ended a program, as shells have it."""
-
-
-class Timing(Protocol):
-    """The timing index of a session, as `Times` reads it."""
-
-    def ms_at(self, offset: int) -> int | None: ...
-    def offset_at(self, ms: int) -> int | None: ...
-    def steps(self, start: int, end: int) -> Iterator[TimingStep]: ...
 
 
 @dataclass(frozen=True)
@@ -99,7 +90,7 @@ class RecordedSession:
     def __init__(
         self,
         directory: SessionDirectory,
-        times: Timing | None = None,
+        times: Times | None = None,
         *,
         typed: bool = False,
         end_ms: int | None = None,
