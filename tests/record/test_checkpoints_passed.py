@@ -10,14 +10,15 @@ import pytest
 
 from tests.kit.streams import stream
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.events import ResizedEvent
 from tmuxmcp.record.past import checkpoints, replayer
-from tmuxmcp.record.past.checkpoints import PassedScreens, screen_of
-from tmuxmcp.record.past.replaying import BlankScreen, ReplayStretch, SizeAt, request
+from tmuxmcp.record.past.checkpoints import Checkpoints, passed_screens, screen_of
+from tmuxmcp.record.past.replaying import BlankScreen, Story
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot
 
 DATA = b"".join(stream(seed)[0] for seed in range(2, 202, 4))
-SIZES_AT = [SizeAt(len(DATA) * part // 7, 20 + part, 4 + part) for part in range(1, 7)]
+SIZES_AT = tuple(ResizedEvent("", len(DATA) * part // 7, 20 + part, 4 + part) for part in range(1, 7))
 
 
 def at(offset: int, cols: int = 10) -> Snapshot:
@@ -25,7 +26,7 @@ def at(offset: int, cols: int = 10) -> Snapshot:
 
 
 def test_the_nearest_one_behind_the_begin_is_taken() -> None:
-    passed = PassedScreens()
+    passed = passed_screens()
     for offset in (10, 20, 30):
         passed.keep("a", at(offset), 0)
     passed.keep("b", at(25), 0)
@@ -36,7 +37,7 @@ def test_the_nearest_one_behind_the_begin_is_taken() -> None:
 
 
 def test_one_is_wrong_once_more_is_known_to_have_happened_before_it() -> None:
-    passed = PassedScreens()
+    passed = passed_screens()
     passed.keep("a", at(10), 0)
     passed.keep("a", at(20), 1)
     assert passed.nearest("a", 0, 30, [15]) == at(20)
@@ -46,7 +47,7 @@ def test_one_is_wrong_once_more_is_known_to_have_happened_before_it() -> None:
 
 def test_they_take_so_much_room_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "PASSED_CELLS", 350)
-    passed = PassedScreens()
+    passed = passed_screens()
     for offset in (10, 20, 30, 40, 40):
         passed.keep("a", at(offset), 0)
     assert passed.nearest("a", 0, 19, []) is None
@@ -60,14 +61,13 @@ def test_a_look_that_begins_at_one_shows_the_same(seed: int, tmp_path: Path, mon
     monkeypatch.setattr(checkpoints, "APART_S", 0)
     monkeypatch.setattr(replayer, "LEAST_PIECE", 64)
     monkeypatch.setattr(replayer, "MOST_PIECE", 256)
-    directory, passed, chosen = SessionDirectory(tmp_path), PassedScreens(), Random(seed)
+    directory, passed, chosen = SessionDirectory(tmp_path), passed_screens(), Random(seed)
     directory.log.write_bytes(DATA)
     gap = len(DATA) // 2
-    happened = [*(each.offset for each in SIZES_AT), gap]
+    story = Story(SIZES_AT, (gap,), (), Checkpoints(directory))
 
     def look(offset: int, name: str | None) -> dict[str, Any]:
-        known = ReplayStretch(BlankScreen(20, 6), offset, SIZES_AT, [gap], happened)
-        answer = replayer.stretch(request(directory, known, 60, name), passed)
+        answer = replayer.stretch(story.request(directory, BlankScreen(20, 6), offset, 60, name), passed)
         assert answer
         return answer
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kit.films import film_of, printed, recorded
+from tests.kit.films import film_of, printed
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film.film import Film, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.film.frames import Frame, Projector, Rate, frames
@@ -52,14 +52,6 @@ def test_screens_change_their_size() -> None:
 
 def test_a_film_of_nothing_is_one_frame() -> None:
     assert tops(made(film_of([], end_ms=0))) == [(0, 100, "")]
-
-
-def test_progress_rises_to_all_of_it() -> None:
-    told: list[float] = []
-    film = recorded("vim")
-    list(frames(film, Rate.per_second(10), told.append))
-    assert told == sorted(told)
-    assert 0.8 < told[-1] <= 1
 
 
 PIECES = st.lists(st.tuples(st.integers(0, 400), st.sampled_from([b"a", b"\r", b"b\r\n", b"\x1b[2J"])), max_size=20)

@@ -13,7 +13,7 @@ from tmuxmcp.machine import fonts
 from tmuxmcp.terminal.drawing.gif import LONGEST_MS, gif, palette_of
 from tmuxmcp.terminal.drawing.picture import Painter
 from tmuxmcp.terminal.drawing.reel import LAST_MS, reel
-from tmuxmcp.terminal.drawing.theme import DARK_THEME
+from tmuxmcp.terminal.drawing.theme import BACKGROUND
 from tmuxmcp.terminal.film.film import Film, FilmOutput, FilmResize
 
 SMOOTH = 40
@@ -65,8 +65,8 @@ def test_a_smaller_screen_leaves_nothing_of_the_larger(painter: Painter) -> None
     (large, _), (small, _) = drawn(film, painter)
     assert large.size == small.size
     width, height = painter.cell
-    assert [colour for _, colour in small.crop((0, 8 + 2 * height, *small.size)).getcolors()] == [DARK_THEME.bg]
-    assert [colour for _, colour in small.crop((8 + 8 * width, 0, *small.size)).getcolors()] == [DARK_THEME.bg]
+    assert [colour for _, colour in small.crop((0, 8 + 2 * height, *small.size)).getcolors()] == [BACKGROUND]
+    assert [colour for _, colour in small.crop((8 + 8 * width, 0, *small.size)).getcolors()] == [BACKGROUND]
 
 
 def test_a_long_pause_is_as_long(painter: Painter) -> None:
@@ -78,7 +78,7 @@ def test_more_colours_than_there_is_room_for(painter: Painter) -> None:
     cells = b"".join(b"\x1b[48;2;%d;%d;%dm " % (n % 256, n * 7 % 256, n * 3 % 256) for n in range(0, 2000, 2))
     film = Film(film_of([], 0, 50, 20).start, 0, 100, [FilmOutput(0, cells)])
     found = reel(film, 10)
-    assert len(palette_of(found, DARK_THEME).colours) == 255
+    assert len(palette_of(found).colours) == 255
     image, painted = drawn(film, painter)[0][0], painter.draw(made(film)[0].snapshot)
     differences = ImageChops.difference(image, painted).getextrema()
     assert max(most for _, most in differences) < 64

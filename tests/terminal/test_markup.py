@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tmuxmcp.terminal.drawing.markup import CELL_HEIGHT, CELL_WIDTH, SVG_MARGIN, html, svg
-from tmuxmcp.terminal.drawing.theme import DARK_THEME, drawable, drawn_style
+from tmuxmcp.terminal.drawing.theme import BACKGROUND, PALETTE, drawable, drawn_style
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cursor, Snapshot, Style
 
 RED = Style(fg=(200, 0, 0))
@@ -63,9 +63,7 @@ def test_styles_are_drawn():
 
 def test_cursor_turns_its_cell_around():
     picture = svg(screen(text("ab"), cursor=Cursor(0, 1)))
-    assert (
-        f'fill="#{DARK_THEME.bg[0]:02x}{DARK_THEME.bg[1]:02x}{DARK_THEME.bg[2]:02x}" ' not in picture.split("<text")[1]
-    )
+    assert f'fill="#{BACKGROUND[0]:02x}{BACKGROUND[1]:02x}{BACKGROUND[2]:02x}" ' not in picture.split("<text")[1]
     assert f'<rect x="{SVG_MARGIN + CELL_WIDTH}" y="{SVG_MARGIN}" width="{CELL_WIDTH}"' in picture
     assert svg(screen(text("ab"), cursor=Cursor(0, 1, visible=False))).count("<rect") == 1
     wide_one = svg(screen([*wide("日")], cursor=Cursor(0, 1)))
@@ -114,11 +112,11 @@ def test_page_holds_the_text():
 
 
 def test_colours():
-    assert drawn_style(Style(fg=1, bg=None, reverse=True), DARK_THEME).ground == DARK_THEME.palette[1]
-    assert drawn_style(Style(fg=196), DARK_THEME).ink == (255, 0, 0)
-    assert drawn_style(Style(fg=244), DARK_THEME).ink == (128, 128, 128)
-    assert drawn_style(Style(fg=(10, 20, 30), bg=(20, 40, 50), faint=True), DARK_THEME).ink == (15, 30, 40)
-    assert drawn_style(Style(fg=1, bg=2, conceal=True), DARK_THEME).ink == DARK_THEME.palette[2]
+    assert drawn_style(Style(fg=1, bg=None, reverse=True)).ground == PALETTE[1]
+    assert drawn_style(Style(fg=196)).ink == (255, 0, 0)
+    assert drawn_style(Style(fg=244)).ink == (128, 128, 128)
+    assert drawn_style(Style(fg=(10, 20, 30), bg=(20, 40, 50), faint=True)).ink == (15, 30, 40)
+    assert drawn_style(Style(fg=1, bg=2, conceal=True)).ink == PALETTE[2]
 
 
 COLOURS = st.none() | st.integers(0, 255) | st.tuples(*[st.integers(0, 255)] * 3)

@@ -8,7 +8,7 @@ from PIL import Image
 from tests.terminal.test_markup import screen, text, wide
 from tmuxmcp.machine import fonts
 from tmuxmcp.terminal.drawing.picture import FONT_SIZE, MOST_PIXELS, PICTURE_MARGIN, Painter, png, size_for
-from tmuxmcp.terminal.drawing.theme import DARK_THEME
+from tmuxmcp.terminal.drawing.theme import BACKGROUND, FOREGROUND
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot, Style
 
 Rgb = tuple[int, int, int]
@@ -45,13 +45,13 @@ def test_size_is_that_of_the_cells(painter: Painter):
     shot = Shot(painter, screen([], [], [], cols=20))
     width, height = painter.cell
     assert shot.image.size == (20 * width + 2 * PICTURE_MARGIN, 3 * height + 2 * PICTURE_MARGIN)
-    assert shot.colours(2, 19) == {DARK_THEME.bg}
+    assert shot.colours(2, 19) == {BACKGROUND}
 
 
 def test_ink_and_ground_fill_their_cell_and_no_other(painter: Painter):
     shot = Shot(painter, screen([*text("  "), *text("M", SEEN), *text("  ")]))
     assert {INK, GROUND} <= shot.colours(0, 2)
-    assert shot.colours(0, 1) == shot.colours(0, 3) == {DARK_THEME.bg}
+    assert shot.colours(0, 1) == shot.colours(0, 3) == {BACKGROUND}
 
 
 def test_full_block_fills_its_cell(painter: Painter):
@@ -65,7 +65,7 @@ def test_lines_of_a_box_meet(painter: Painter):
     width, height = painter.cell
     line = shot.image.crop((left, top, left + 3 * width, top + height))
     rows = [{line.getpixel((x, y)) for x in range(line.width)} for y in range(line.height)]
-    assert any(DARK_THEME.bg not in row for row in rows)
+    assert any(BACKGROUND not in row for row in rows)
 
 
 def test_wide_character_takes_two_columns(painter: Painter):
@@ -86,8 +86,8 @@ def test_attributes_are_seen(painter: Painter, style: Style):
 
 def test_cursor_is_drawn(painter: Painter):
     shot = Shot(painter, screen(text("a"), cursor=Cursor(0, 3)))
-    assert shot.colours(0, 3) == {DARK_THEME.fg}
-    assert Shot(painter, screen(text("a"))).colours(0, 3) == {DARK_THEME.bg}
+    assert shot.colours(0, 3) == {FOREGROUND}
+    assert Shot(painter, screen(text("a"))).colours(0, 3) == {BACKGROUND}
 
 
 def test_the_same_screen_gives_the_same_file(painter: Painter):

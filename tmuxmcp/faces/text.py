@@ -34,45 +34,64 @@ COMMAND_CHARS = 80
 Fields = Iterator[tuple[str, Any]]
 
 
+STANDS_ABOVE: Mapping[type[r.Result], str] = {
+    r.ReadFileResult: "data",
+    r.ScreenshotResult: "data",
+    r.GitStatusResult: "files",
+    r.GitLogResult: "commits",
+    r.GitDiffResult: "text",
+    r.EditorActionResult: "content",
+    r.PagerActionResult: "content",
+    r.R2CmdResult: "text",
+    r.R2CmdjResult: "json",
+    r.GdbOpenResult: "text",
+    r.ListDirectoryResult: "entries",
+    r.ListCommandsResult: "commands",
+    r.ListSessionsResult: "sessions",
+}
+"""The field that is not in the footer, but above it."""
+
+TOLD_IF_SET: Mapping[type[r.Result], str] = {r.WaitResult: "also_ended", r.CreateSessionResult: "replayed"}
+"""A field that is in the footer only if it says something."""
+
+
 def render(result: r.Result) -> str:
     """The whole of a result as text."""
+    if isinstance(result, r.CreateSessionResult | r.SessionFacts | r.HealthResult):
+        return "\n".join(_lines(result))
+    return _above(_body(result), footer(result))
+
+
+def _body(result: r.Result) -> str:
+    """What stands above the footer; empty: nothing."""
     match result:
         case r.RunResult():
-            return _above(result.output, footer(result))
-        case r.ReadResult():
-            return _above(result.content, footer(result))
+            return result.output
+        case r.ReadResult() | r.EditorActionResult() | r.PagerActionResult():
+            return result.content
         case r.SendResult():
-            return _above(result.result.content if result.result else "", footer(result))
+            return result.result.content if result.result else ""
         case r.RunProcessResult():
-            return _above(_streams(result), footer(result))
+            return _streams(result)
         case r.ReadFileResult():
-            return _above(sanitize(result.data)[0], footer(result))
-        case r.ListDirectoryResult():
-            return _above("\n".join(map(_directory_entry, result.entries)), footer(result))
-        case r.GitStatusResult():
-            return _above("\n".join(map(_git_file, result.files)), footer(result))
-        case r.GitLogResult():
-            return _above("\n".join(map(_git_commit, result.commits)), footer(result))
-        case r.GitDiffResult():
-            return _above(sanitize(result.text)[0], footer(result))
-        case r.EditorActionResult() | r.PagerActionResult():
-            return _above(result.content, footer(result))
-        case r.R2CmdResult():
-            return _above(sanitize(result.text)[0], footer(result))
+            return sanitize(result.data)[0]
+        case r.GitDiffResult() | r.R2CmdResult() | r.GdbOpenResult() | r.GdbCmdResult():
+            return sanitize(result.text)[0]
         case r.R2CmdjResult():
-            return _above(sanitize(json.dumps(result.json, ensure_ascii=False))[0], footer(result))
-        case r.GdbOpenResult() | r.GdbCmdResult():
-            return _above(sanitize(result.text)[0], footer(result))
+            return sanitize(json.dumps(result.json, ensure_ascii=False))[0]
+        case r.ListDirectoryResult():
+            return "\n".join(map(_directory_entry, result.entries))
+        case r.GitStatusResult():
+            return "\n".join(map(_git_file, result.files))
+        case r.GitLogResult():
+            return "\n".join(map(_git_commit, result.commits))
         case r.ListSessionsResult():
-            return _above("\n".join(map(_summary, result.sessions)), footer(result))
+            return "\n".join(map(_summary, result.sessions))
         case r.ListCommandsResult():
-            return _above("\n".join(map(_command, result.commands)), footer(result))
+            return "\n".join(map(_command, result.commands))
         case r.SearchResult():
-            return _above(matches(result), footer(result))
-        case r.CreateSessionResult() | r.SessionFacts() | r.HealthResult():
-            return "\n".join(_lines(result))
-        case _:
-            return footer(result)
+            return matches(result)
+    return ""
 
 
 def footer(result: r.Result) -> str:
@@ -88,30 +107,12 @@ def footer(result: r.Result) -> str:
             fields = _search(result)
         case r.RunProcessResult():
             fields = _process(result)
-        case r.ReadFileResult() | r.ScreenshotResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "data")
-        case r.GitStatusResult() | r.GitLogResult() | r.GitDiffResult():
-            fields = (
-                (name, value) for name, value in _known_fields(result) if name not in ("files", "commits", "text")
-            )
-        case r.EditorActionResult() | r.PagerActionResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "content")
-        case r.R2CmdResult() | r.R2CmdjResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name not in ("text", "json"))
-        case r.GdbOpenResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "text")
         case r.GdbCmdResult():
             fields = _gdb(result)
-        case r.ListDirectoryResult() | r.ListCommandsResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name not in ("entries", "commands"))
-        case r.ListSessionsResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "sessions")
-        case r.WaitResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "also_ended" or value)
-        case r.CreateSessionResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "replayed" or value)
         case _:
-            fields = _known_fields(result)
+            above, if_set = STANDS_ABOVE.get(type(result)), TOLD_IF_SET.get(type(result))
+            known = _known_fields(result)
+            fields = ((name, value) for name, value in known if name != above and (value or name != if_set))
     return "[" + " ".join(f"{name}={_value(value)}" for name, value in fields) + "]"
 
 

@@ -16,7 +16,7 @@ from tmuxmcp.contract.call import begin
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, pack, screen_of
-from tmuxmcp.record.past.replaying import BlankScreen, Key, PackedScreen, Story, beginning
+from tmuxmcp.record.past.replaying import BlankScreen, PackedScreen, Story, beginning
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.capture import SCREEN_STATE_FORMAT, ShownScreen, looked
 from tmuxmcp.terminal.emulator.redraw import changed_rows
@@ -274,7 +274,7 @@ async def _rebuilt(session: Session, offset: int, deadline: float) -> PackedScre
     """
     key, checkpoints = _key(session), Checkpoints(session.directory)
     story = Story.of(session.events, checkpoints, offset)
-    begin = session.past.kept.nearest(key, offset, story)
+    begin = session.past.kept.nearest(key, -1, offset, story.happened)
     start = beginning(session.directory, checkpoints, story, offset, begin)
     if start is None:
         raise _not_retained(session, offset)
@@ -285,20 +285,21 @@ async def _rebuilt(session: Session, offset: int, deadline: float) -> PackedScre
                 hint="Ask again: it goes on from there.",
                 session_id=session.id,
             )
-        stretch = story.stretch(start, offset)
-        done = await session.past.replaying.replay(session.directory, stretch, STRETCH_S, "/".join(map(str, key)))
+        asked = story.request(session.directory, start, offset, STRETCH_S, key)
+        done = await session.past.replaying.replay(session.directory, asked)
         if done is None:
             return None
         start = done.reached
-        session.past.kept.keep(key, start, story)
+        session.past.kept.keep(key, start, story.count(start.offset))
         if start.offset < offset and done.whole:  # else it is not known what it took
             happened, cost_ms = story.count(start.offset), round(done.cpu_s * 1000)
             checkpoints.add(RecordKind.SCREEN, start.offset, start.screen, cost_ms=cost_ms, happened=happened)
     return start
 
 
-def _key(session: Session) -> Key:
-    return str(session.directory.path), session.directory.inode, session.meta.created_at
+def _key(session: Session) -> str:
+    """The session's name among all that ever are."""
+    return f"{session.directory.path}/{session.directory.inode}/{session.meta.created_at}"
 
 
 async def _size_unknown(session: Session, offset: int) -> bool:

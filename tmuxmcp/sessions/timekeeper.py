@@ -444,8 +444,8 @@ class CheckpointMaker:
             start = _begin(session, checkpoints, story, reached, end)
             if start is None or start.offset >= end:
                 break
-            stretch = story.stretch(start, end)
-            done = await self._replaying.replay(session.directory, stretch, max(CHECKPOINT_CPU_S - reached.cost_s, 0))
+            asked = story.request(session.directory, start, end, max(CHECKPOINT_CPU_S - reached.cost_s, 0))
+            done = await self._replaying.replay(session.directory, asked)
             if done is None:  # what it began with was given back
                 reached.screen, reached.cost_s = None, 0.0
                 continue

@@ -22,7 +22,7 @@ from tmuxmcp.broker.userinput import harmless
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.gate.confirmations import Confirmation
-from tmuxmcp.terminal.drawing.theme import DARK_THEME, Rgb, drawable, drawn_style
+from tmuxmcp.terminal.drawing.theme import BACKGROUND, FOREGROUND, Rgb, drawable, drawn_style
 from tmuxmcp.terminal.emulator.capture import LINK_INTRODUCER, clip, pieces
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Snapshot, Style, StyleRun, runs
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
@@ -377,11 +377,11 @@ def _of_run(run: StyleRun) -> Iterator[Span]:
 
 @lru_cache(maxsize=4096)
 def _style(style: Style) -> Span:
-    seen = drawn_style(style, DARK_THEME)
+    seen = drawn_style(style)
     found: Span = {}
-    if seen.ink != DARK_THEME.fg:
+    if seen.ink != FOREGROUND:
         found["f"] = _hex(seen.ink)
-    if seen.ground != DARK_THEME.bg:
+    if seen.ground != BACKGROUND:
         found["b"] = _hex(seen.ground)
     marks = {"b": style.bold, "i": style.italic, "s": style.strike, "o": style.overline, "k": style.blink}
     if attributes := "".join([letter for letter, has in marks.items() if has]):

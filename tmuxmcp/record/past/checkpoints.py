@@ -14,12 +14,12 @@ import secrets
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import IntEnum
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.locks import take
@@ -105,7 +105,7 @@ class Checkpoints:
             happened: offsets of all that had happened, as far as is known now.
         """
         for each in reversed(self.records()):
-            known = sum(at <= each.offset for at in happened)
+            known = count(happened, each.offset)
             if each.kind is RecordKind.SCREEN and each.offset <= offset and each.happened == known:
                 yield each
 
@@ -292,37 +292,46 @@ def screen_of(packed: bytes) -> Snapshot:
     return from_data(unpack(packed))
 
 
-# ---- Screens that replays have passed --------------------------------------------------------------------------------
+# ---- Screens that may be looked at again -----------------------------------------------------------------------------
 #
-# In the memory of the process that replays: a second look near by begins there.
-#
-# A value that is kept costs a tenth of a millisecond; packed for the broker, it would cost up to fifty.
+# Kept in memory: a second look near by begins there. A broker keeps those that were rebuilt for it, packed. The process
+# that replays keeps those that it passed: as a value one costs a tenth of a millisecond, packed it would up to fifty.
 
 PASSED_CELLS = 200_000
-"""Of all screens that are kept: a hundred usual ones, of at most 50 MB where each cell is another one."""
+"""Of all screens that a process keeps: a hundred usual ones, of at most 50 MB where each cell is another one."""
 
 APART_S = 0.03
 """Processor time from one to the next."""
 
 
-class PassedScreens:
-    """The screens passed last, of any session."""
+class _AtOffset(Protocol):
+    @property
+    def offset(self) -> int: ...
 
-    def __init__(self) -> None:
-        self._cells = 0
-        self._screens: OrderedDict[tuple[str, int, int], Snapshot] = OrderedDict()
+
+Kept = TypeVar("Kept", bound=_AtOffset)
+
+
+class KeptScreens(Generic[Kept]):
+    """Screens of any session, those that were used last."""
+
+    def __init__(self, most: int, size_of: Callable[[Kept], int]) -> None:
+        """`most`: the size of all of them, as `size_of` counts it."""
+        self._most, self._size_of = most, size_of
+        self._size = 0
+        self._screens: OrderedDict[tuple[str, int, int], Kept] = OrderedDict()
         """By session, offset, and how much had happened up to there: one more event makes a screen wrong."""
 
-    def keep(self, session: str, screen: Snapshot, happened: int) -> None:
-        """Keep one more; the oldest ones give way."""
+    def keep(self, session: str, screen: Kept, happened: int) -> None:
+        """Keep one more; those that were not used for the longest time give way."""
         at = (session, screen.offset, happened)
         before = self._screens.pop(at, None)
         self._screens[at] = screen
-        self._cells += _cells(screen) - (_cells(before) if before else 0)
-        while self._cells > PASSED_CELLS and self._screens:
-            self._cells -= _cells(self._screens.popitem(last=False)[1])
+        self._size += self._size_of(screen) - (self._size_of(before) if before else 0)
+        while self._size > self._most and self._screens:
+            self._size -= self._size_of(self._screens.popitem(last=False)[1])
 
-    def nearest(self, session: str, begin: int, end: int, happened: Sequence[int]) -> Snapshot | None:
+    def nearest(self, session: str, begin: int, end: int, happened: Sequence[int]) -> Kept | None:
         """The last one behind `begin` and up to `end`; None: that is no better.
 
         Args:
@@ -331,7 +340,15 @@ class PassedScreens:
         fits = [
             at for at in self._screens if at[0] == session and begin < at[1] <= end and at[2] == count(happened, at[1])
         ]
-        return self._screens[max(fits)] if fits else None
+        if not fits:
+            return None
+        self._screens.move_to_end(max(fits))
+        return self._screens[max(fits)]
+
+
+def passed_screens() -> KeptScreens[Snapshot]:
+    """For screens that replays pass."""
+    return KeptScreens(PASSED_CELLS, _cells)
 
 
 def count(happened: Sequence[int], offset: int) -> int:

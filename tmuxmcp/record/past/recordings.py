@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from signal import Signals
-from typing import Protocol
 
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
@@ -35,7 +34,7 @@ from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.past import replayer
 from tmuxmcp.record.past.checkpoints import Checkpoints, screen_of
-from tmuxmcp.record.past.replaying import Story, beginning, request
+from tmuxmcp.record.past.replaying import Story, beginning
 from tmuxmcp.record.past.timing import Times, TimingStep
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film import film
@@ -48,14 +47,6 @@ MARKER_CHARS = 120
 
 SIGNAL_STATUS_BASE = 128
 """Added to the number of the signal that ended a program, as shells have it."""
-
-
-class Timing(Protocol):
-    """The timing index of a session, as `Times` reads it."""
-
-    def ms_at(self, offset: int) -> int | None: ...
-    def offset_at(self, ms: int) -> int | None: ...
-    def steps(self, start: int, end: int) -> Iterator[TimingStep]: ...
 
 
 @dataclass(frozen=True)
@@ -99,7 +90,7 @@ class RecordedSession:
     def __init__(
         self,
         directory: SessionDirectory,
-        times: Timing | None = None,
+        times: Times | None = None,
         *,
         typed: bool = False,
         end_ms: int | None = None,
@@ -230,7 +221,7 @@ class RecordedSession:
         checkpoints = Checkpoints(self.directory)
         story = Story.of(Events(self.directory), checkpoints, offset)
         if start := beginning(self.directory, checkpoints, story, offset):
-            done = replayer.stretch(request(self.directory, story.stretch(start, offset), math.inf))
+            done = replayer.stretch(story.request(self.directory, start, offset, math.inf))
             if done:
                 screen = screen_of(b64decode(done["screen"]))
                 return replace(screen, state=replace(screen.state, tmux=self._tmux))

@@ -37,7 +37,7 @@ def stretch(request: dict[str, Any], passed: Any = None) -> dict[str, Any] | Non
     """The screen at the end of a stretch of a log, or as far as the time goes; None: its bytes are not there.
 
     Args:
-        passed: the screens that earlier requests passed (`passed.PassedScreens`), if some are kept.
+        passed: the screens that earlier requests passed (`checkpoints.KeptScreens`), if some are kept.
     """
     from pathlib import Path
 
@@ -117,7 +117,7 @@ def told_screen(log: Any, offset: int, told: str | None, tmux: Any) -> Any:
 if __name__ == "__main__":
     sys.path += sys.argv[1:]
     from tmuxmcp.machine.serving import serve
-    from tmuxmcp.record.past.checkpoints import PassedScreens
+    from tmuxmcp.record.past.checkpoints import passed_screens
 
-    passed = PassedScreens()
+    passed = passed_screens()
     serve(lambda request: stretch(request, passed), FIRST_REQUEST, REPLAY_CPU_S)

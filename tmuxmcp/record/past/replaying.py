@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, ResizedEvent
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, ScreenRecord, unpack
+from tmuxmcp.record.past.checkpoints import Checkpoints, KeptScreens, RecordKind, ScreenRecord, count, unpack
 from tmuxmcp.terminal.widths import TmuxVersion, version_of
 
 REPLAYER_PATH = Path(__file__).with_name("replayer.py")
@@ -55,21 +54,6 @@ class PackedScreen:
 
 
 @dataclass(frozen=True)
-class ReplayStretch:
-    """A part of a log that is to be replayed."""
-
-    start: PackedScreen | BlankScreen
-    """The screen at its begin."""
-    end: int
-    resizes: Sequence[SizeAt]
-    """The changes of size; those at its begin have happened."""
-    gaps: Sequence[int]
-    """Where output was lost; the same."""
-    happened: Sequence[int] = ()
-    """Offsets of all that happened, also before its begin."""
-
-
-@dataclass(frozen=True)
 class ReplayProgress:
     """How far a replay has come."""
 
@@ -90,13 +74,11 @@ class Replaying(Helper):
         self.idle = idle
         self.limit_s = 600.0 if idle else 60.0
 
-    async def replay(
-        self, directory: SessionDirectory, stretch: ReplayStretch, cpu_s: float, passed: str | None = None
-    ) -> ReplayProgress | None:
-        """The screen at the end of a stretch, or where so much processor time is over.
+    async def replay(self, directory: SessionDirectory, asked: dict[str, Any]) -> ReplayProgress | None:
+        """The screen at the end of a stretch, or where its processor time is over.
 
         Args:
-            passed: the session's name among all that ever are, under which the process keeps screens that it passes.
+            asked: as `Story.request` gives it.
 
         Returns:
             None: the bytes at its begin are no longer there.
@@ -105,7 +87,7 @@ class Replaying(Helper):
             IoError: it cannot be replayed.
         """
         try:
-            answer = await self.ask(request(directory, stretch, cpu_s, passed), directory.name)
+            answer = await self.ask(asked, directory.name)
             if answer is None:
                 return None
             reached = PackedScreen(answer["offset"], b64decode(answer["screen"]))
@@ -119,38 +101,10 @@ class Replaying(Helper):
             ) from None
 
 
-def request(
-    directory: SessionDirectory, stretch: ReplayStretch, cpu_s: float, passed: str | None = None
-) -> dict[str, Any]:
-    """What `replayer.stretch` is asked."""
-    start = stretch.start
-    return {
-        "session": str(directory.path),
-        "start": _text(start.screen) if isinstance(start, PackedScreen) else None,
-        "blank": _blank(start) if isinstance(start, BlankScreen) else [],
-        "tmux": tmux_of(directory) or (),
-        "resizes": [
-            (each.offset, each.cols, each.rows, _text(each.told))
-            for each in stretch.resizes
-            if start.offset < each.offset <= stretch.end
-        ],
-        "gaps": [each for each in stretch.gaps if start.offset < each <= stretch.end],
-        "begin": start.offset,
-        "end": stretch.end,
-        "cpu_s": cpu_s,
-        "passed": passed,
-        "happened": list(stretch.happened) if passed else [],
-    }
-
-
 def tmux_of(directory: SessionDirectory) -> TmuxVersion | None:
     """The version of tmux that a session runs in, or ran in; None: that was not written down."""
     made = Meta.load(directory)
     return version_of(made.tmux) if made else None
-
-
-def _blank(start: BlankScreen) -> list[Any]:
-    return [start.cols, start.rows, start.offset, start.approximate, start.size_known]
 
 
 def _text(data: bytes | None) -> str | None:
@@ -185,16 +139,47 @@ class Story:
 
     def count(self, offset: int) -> int:
         """How much had happened at an offset."""
-        return sum(each <= offset for each in self.happened)
+        return count(self.happened, offset)
 
     @property
-    def happened(self) -> Sequence[int]:
+    def happened(self) -> list[int]:
         """Offsets of all that happened."""
         return [*(each.offset for each in self.resizes), *self.gaps]
 
-    def stretch(self, start: PackedScreen | BlankScreen, end: int) -> ReplayStretch:
-        """The part of the log behind a screen, with all that happened there."""
-        return ReplayStretch(start, end, tuple(self._sizes(start.offset)), self.gaps, self.happened)
+    def request(
+        self,
+        directory: SessionDirectory,
+        start: PackedScreen | BlankScreen,
+        end: int,
+        cpu_s: float,
+        passed: str | None = None,
+    ) -> dict[str, Any]:
+        """What `replayer.stretch` is asked for the part of the log behind a screen, with all that happened there.
+
+        Args:
+            cpu_s: processor time after which the replay ends early.
+            passed: the session's name among all that ever are, under which the process keeps screens that it passes.
+        """
+        begin, blank = start.offset, list[Any]()
+        if isinstance(start, BlankScreen):
+            blank = [start.cols, start.rows, start.offset, start.approximate, start.size_known]
+        return {
+            "session": str(directory.path),
+            "start": _text(start.screen) if isinstance(start, PackedScreen) else None,
+            "blank": blank,
+            "tmux": tmux_of(directory) or (),
+            "resizes": [
+                (each.offset, each.cols, each.rows, _text(each.told))
+                for each in self._sizes(begin)
+                if begin < each.offset <= end
+            ],
+            "gaps": [each for each in self.gaps if begin < each <= end],
+            "begin": begin,
+            "end": end,
+            "cpu_s": cpu_s,
+            "passed": passed,
+            "happened": self.happened if passed else [],
+        }
 
     def told_at(self, offset: int, cols: int, rows: int) -> bytes | None:
         """What tmux showed right after it took this size at an offset, packed; None: it was not asked."""
@@ -255,46 +240,13 @@ def beginning(
 REBUILT_KEPT_BYTES = 8 << 20
 """Size of all screens that are kept, packed: some thousand usual ones."""
 
-Key = tuple[str, int, str]
-"""Path and number of a session's directory, and when the session was made."""
-
-
-class RebuiltScreens:
-    """Screens that were rebuilt, the ones used last."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._bytes = 0
-        self._screens: OrderedDict[tuple[Key, int, int], PackedScreen] = OrderedDict()
-        """By session, offset, and how much had happened up to there: more may happen at the same offset."""
-
-    def nearest(self, key: Key, offset: int, story: Story) -> PackedScreen | None:
-        """The last one up to an offset."""
-        fits = [
-            each for each in self._screens if each[0] == key and each[1] <= offset and each[2] == story.count(each[1])
-        ]
-        if not fits:
-            return None
-        best = max(fits, key=lambda each: each[1])
-        self._screens.move_to_end(best)
-        return self._screens[best]
-
-    def keep(self, key: Key, screen: PackedScreen, story: Story) -> None:
-        """Keep one more; the ones that were not used for the longest time give way."""
-        at = (key, screen.offset, story.count(screen.offset))
-        before = self._screens.pop(at, None)
-        self._bytes += len(screen.screen) - (len(before.screen) if before else 0)
-        self._screens[at] = screen
-        while self._bytes > self._most and len(self._screens) > 1:
-            self._bytes -= len(self._screens.popitem(last=False)[1].screen)
-
 
 class Past:
     """What rebuilds past screens for all sessions of a broker, and those that were looked at last."""
 
     def __init__(self) -> None:
         self.replaying = Replaying()
-        self.kept = RebuiltScreens(REBUILT_KEPT_BYTES)
+        self.kept = KeptScreens[PackedScreen](REBUILT_KEPT_BYTES, lambda each: len(each.screen))
 
     @property
     def busy(self) -> bool:

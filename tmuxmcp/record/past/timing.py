@@ -170,8 +170,6 @@ def _read(data: bytes, at: int) -> tuple[int, int]:
 
 # ----------------------------------------------------------------------------------------------------------------------
 
-__all__ = ["Times", "TimingStep"]
-
 
 def _steps(files: list[TimingFile], before: Callable[[Block], bool]) -> Iterator[TimingStep]:
     """All steps from the last block on that is still before something, and first the moment at which that begins."""

@@ -15,8 +15,7 @@ from typing import Any
 from tmuxmcp.terminal.drawing.markup import under_cursor
 from tmuxmcp.terminal.drawing.picture import PICTURE_MARGIN, Painter
 from tmuxmcp.terminal.drawing.reel import Reel, Shot
-from tmuxmcp.terminal.drawing.theme import DrawnStyle, Rgb, Theme, drawn_style
-from tmuxmcp.terminal.film.frames import FrameProgress
+from tmuxmcp.terminal.drawing.theme import BACKGROUND, FOREGROUND, DrawnStyle, Rgb, drawn_style
 from tmuxmcp.terminal.snapshot import BLANK, Cell, Cells, Cursor, Snapshot, Style, runs
 
 FRAME_CELLS, MOST_ROWS = 8_000, 1_000
@@ -26,7 +25,7 @@ LONGEST_MS = 655_350
 """Of one frame."""
 
 
-def gif(reel: Reel, painter: Painter, progress: FrameProgress | None = None) -> Iterator[bytes]:
+def gif(reel: Reel, painter: Painter) -> Iterator[bytes]:
     """Draw a reel; gives the file in pieces.
 
     Raises:
@@ -35,11 +34,9 @@ def gif(reel: Reel, painter: Painter, progress: FrameProgress | None = None) -> 
     brush = _Brush(reel, painter)
     before: Shot | None = None
     yield _head(brush.size, brush.palette)
-    for number, shot in enumerate(reel.shots):
+    for shot in reel.shots:
         yield from _frame(brush, before, shot)
         before = shot
-        if progress and number % 50 == 0:
-            progress(number / len(reel.shots))
     yield b";"
 
 
@@ -73,8 +70,8 @@ class _Brush:
 
     def __init__(self, reel: Reel, painter: Painter) -> None:
         self._reel, self._painter = reel, painter
-        self.palette = palette_of(reel, painter.theme)
-        self._ground = self.palette.index(painter.theme.bg)
+        self.palette = palette_of(reel)
+        self._ground = self.palette.index(BACKGROUND)
         width, height = painter.cell
         self.size = reel.cols * width + 2 * PICTURE_MARGIN, reel.lines * height + 2 * PICTURE_MARGIN
         self._cells: dict[tuple[Cell, int], Any] = {}
@@ -233,16 +230,16 @@ def _far(one: Rgb, other: Rgb) -> int:
     return 2 * red * red + 4 * green * green + 3 * blue * blue  # as an eye has it
 
 
-def palette_of(reel: Reel, theme: Theme) -> Palette:
+def palette_of(reel: Reel) -> Palette:
     """The colours that a reel needs most: first what fills areas, then what is between it and the ink on it."""
-    weights = _weights(reel, theme)
-    solid = [theme.bg, theme.fg, *(colour for seen in weights for colour in (seen.ground, seen.ink, seen.line))]
+    weights = _weights(reel)
+    solid = [BACKGROUND, FOREGROUND, *(colour for seen in weights for colour in (seen.ground, seen.ink, seen.line))]
     if len(set(solid)) > TRANSPARENT_INDEX:
         return Palette(_fewer(solid))
     return Palette([*solid, *_between(weights)])
 
 
-def _weights(reel: Reel, theme: Theme) -> list[DrawnStyle]:
+def _weights(reel: Reel) -> list[DrawnStyle]:
     """The looks of all rows, the most frequent first."""
     counted: Counter[Style] = Counter()
     for row in reel.rows.values():
@@ -250,9 +247,9 @@ def _weights(reel: Reel, theme: Theme) -> list[DrawnStyle]:
             counted[run.style] += len(run.cells)
     looks: Counter[DrawnStyle] = Counter()
     for style, count in counted.items():
-        looks[drawn_style(style, theme)] += count
-    plain = drawn_style(Style(), theme)
-    return [plain, DrawnStyle(theme.bg, theme.fg, theme.bg), *(seen for seen, _ in looks.most_common())]
+        looks[drawn_style(style)] += count
+    plain = drawn_style(Style())
+    return [plain, DrawnStyle(BACKGROUND, FOREGROUND, BACKGROUND), *(seen for seen, _ in looks.most_common())]
 
 
 def _between(looks: list[DrawnStyle]) -> Iterator[Rgb]:

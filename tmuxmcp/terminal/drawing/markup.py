@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from tmuxmcp.terminal.drawing.theme import DARK_THEME, DrawnStyle, Rgb, Theme, drawable, drawn_style
+from tmuxmcp.terminal.drawing.theme import BACKGROUND, FOREGROUND, DrawnStyle, Rgb, drawable, drawn_style
 from tmuxmcp.terminal.emulator.grid import SGR, restyled
 from tmuxmcp.terminal.film.film import Film
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cell, Cells, Cursor, Snapshot, Style, StyleRun, runs
@@ -52,39 +52,39 @@ def under_cursor(row: Cells, cursor: Cursor) -> tuple[int, Cells]:
 # ---- SVG ---------------------------------------------------------------------------------------
 
 
-def svg(snapshot: Snapshot, theme: Theme = DARK_THEME) -> str:
+def svg(snapshot: Snapshot) -> str:
     """Draw the screen as SVG: each word stands at the place of its cells, whatever font there is."""
-    parts = [svg_head(*svg_size(snapshot), snapshot.title, theme)]
+    parts = [svg_head(*svg_size(snapshot), snapshot.title)]
     for number, row in enumerate(with_cursor(snapshot)):
-        parts += svg_row(row, SVG_MARGIN + number * CELL_HEIGHT, theme)
+        parts += svg_row(row, SVG_MARGIN + number * CELL_HEIGHT)
     return "\n".join([*parts, "</svg>", ""])
 
 
-def svg_head(width: int, height: int, title: str, theme: Theme) -> str:
+def svg_head(width: int, height: int, title: str) -> str:
     """What an SVG begins with: its size, its title and its ground."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
         f' role="img" font-family="{FONT_FAMILIES}" font-size="{SVG_FONT_SIZE}" direction="ltr"'
         f' unicode-bidi="bidi-override">\n'
         f"<title>{escape(drawable(title) or 'Terminal')}</title>\n"
-        f'<rect width="{width}" height="{height}" rx="6" fill="{_hex(theme.bg)}"/>'
+        f'<rect width="{width}" height="{height}" rx="6" fill="{_hex(BACKGROUND)}"/>'
     )
 
 
-def svg_ground(cols: int, theme: Theme) -> str:
+def svg_ground(cols: int) -> str:
     """The terminal's own ground under the first cells of a row."""
-    return f'<rect x="{SVG_MARGIN}" width="{cols * CELL_WIDTH}" height="{CELL_HEIGHT}" fill="{_hex(theme.bg)}"/>'
+    return f'<rect x="{SVG_MARGIN}" width="{cols * CELL_WIDTH}" height="{CELL_HEIGHT}" fill="{_hex(BACKGROUND)}"/>'
 
 
-def svg_row(row: Cells, top: int, theme: Theme) -> Iterator[str]:
+def svg_row(row: Cells, top: int) -> Iterator[str]:
     """The elements of a row."""
     for run in runs(row):
-        yield from _svg_run(run, top, drawn_style(run.style, theme), theme)
+        yield from _svg_run(run, top, drawn_style(run.style))
 
 
-def _svg_run(run: StyleRun, top: int, seen: DrawnStyle, theme: Theme) -> Iterator[str]:
+def _svg_run(run: StyleRun, top: int, seen: DrawnStyle) -> Iterator[str]:
     left, width = _x(run.col), len(run.cells) * CELL_WIDTH
-    if seen.ground != theme.bg:
+    if seen.ground != BACKGROUND:
         size = f'width="{width}" height="{CELL_HEIGHT}"'
         yield f'<rect x="{left}" y="{top}" {size} fill="{_hex(seen.ground)}"/>'
     for word in drawn_words(run):
@@ -159,26 +159,30 @@ SVG_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 CSS_UNDERLINES = {"single": "solid", "double": "double", "curly": "wavy", "dotted": "dotted", "dashed": "dashed"}
 
 
-def html(snapshot: Snapshot, theme: Theme = DARK_THEME) -> str:
+def html(snapshot: Snapshot) -> str:
     """Draw the screen as a page of its own."""
-    base = (
-        f"margin:0;padding:10px;background:{_hex(theme.bg)};color:{_hex(theme.fg)};font:14px/18px {FONT_FAMILIES};"
-        "white-space:pre;direction:ltr;unicode-bidi:bidi-override"
+    cells = "i{font-style:inherit;display:inline-block;height:18px;vertical-align:bottom}"
+    lines = ["".join([_html_run(run) for run in runs(row)]) for row in with_cursor(snapshot)]
+    return _html_head(snapshot.title, "pre", cells=cells) + "\n".join(lines) + "</pre></body></html>\n"
+
+
+def _html_head(title: str, wrapping: str, *, size: str = "", cells: str = "") -> str:
+    """What a page begins with; `size` and `cells`: further rules of the whole text, and of its cells."""
+    rules = (
+        f"margin:0;padding:10px;{size}background:{_hex(BACKGROUND)};color:{_hex(FOREGROUND)};"
+        f"font:14px/18px {FONT_FAMILIES};white-space:{wrapping};direction:ltr;unicode-bidi:bidi-override"
     )
-    lines = ["".join([_html_run(run, theme) for run in runs(row)]) for row in with_cursor(snapshot)]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{SVG_POLICY}">'
-        f"<title>{escape(drawable(snapshot.title) or 'Terminal')}</title>"
-        f"<style>pre{{{base}}}i{{font-style:inherit;display:inline-block;height:18px;vertical-align:bottom}}"
-        "body{margin:0}</style></head>\n"
-        "<body><pre>" + "\n".join(lines) + "</pre></body></html>\n"
+        f"<title>{escape(drawable(title) or 'Terminal')}</title>"
+        f"<style>pre{{{rules}}}{cells}body{{margin:0}}</style></head>\n<body><pre>"
     )
 
 
-def _html_run(run: StyleRun, theme: Theme) -> str:
+def _html_run(run: StyleRun) -> str:
     text = "".join([_html_cell(cell) for cell in run.cells])
-    rules = css(run.style, drawn_style(run.style, theme), theme)
+    rules = css(run.style, drawn_style(run.style))
     return f'<span style="{rules}">{text}</span>' if rules else text
 
 
@@ -189,10 +193,10 @@ def _html_cell(cell: Cell) -> str:
     return f'<i style="width:{cell.width}ch">{text}</i>'  # whatever font has it, it is as wide as its cells
 
 
-def css(style: Style, seen: DrawnStyle, theme: Theme) -> str:
+def css(style: Style, seen: DrawnStyle) -> str:
     """The rules of a style, but for what is the page's own."""
-    rules = [f"color:{_hex(seen.ink)}"] if seen.ink != theme.fg else []
-    rules += [f"background:{_hex(seen.ground)}"] if seen.ground != theme.bg else []
+    rules = [f"color:{_hex(seen.ink)}"] if seen.ink != FOREGROUND else []
+    rules += [f"background:{_hex(seen.ground)}"] if seen.ground != BACKGROUND else []
     rules += ["font-weight:bold"] if style.bold else []
     rules += ["font-style:italic"] if style.italic else []
     lines = [
@@ -211,35 +215,22 @@ def css(style: Style, seen: DrawnStyle, theme: Theme) -> str:
 # It can be searched and copied, and fetches nothing. Pure.
 
 
-def as_html(film: Film, theme: Theme = DARK_THEME) -> Iterator[bytes]:
+def as_html(film: Film) -> Iterator[bytes]:
     """Give the page, a piece at a time."""
-    yield _head(film.title, theme).encode("utf-8", "replace")
+    head = _html_head(film.title, "pre-wrap;overflow-wrap:anywhere", size="min-height:100vh;box-sizing:border-box;")
+    yield head.encode("utf-8", "replace")
     for piece in film_text(film, colours=True):
-        yield coloured(piece, theme).encode("utf-8", "replace")
+        yield coloured(piece).encode("utf-8", "replace")
     yield b"</pre></body></html>\n"
 
 
-def _head(title: str, theme: Theme) -> str:
-    base = (
-        f"margin:0;padding:10px;min-height:100vh;box-sizing:border-box;background:{_hex(theme.bg)};"
-        f"color:{_hex(theme.fg)};font:14px/18px {FONT_FAMILIES};white-space:pre-wrap;overflow-wrap:anywhere;"
-        "direction:ltr;unicode-bidi:bidi-override"
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{SVG_POLICY}">'
-        f"<title>{escape(drawable(title) or 'Terminal')}</title>"
-        f"<style>pre{{{base}}}body{{margin:0}}</style></head>\n<body><pre>"
-    )
-
-
-def coloured(text: str, theme: Theme = DARK_THEME) -> str:
+def coloured(text: str) -> str:
     """Text with SGR sequences as HTML; it begins in the terminal's own style."""
     made, style = [], PLAIN_STYLE
     parts = SGR.split(text)
     for part, params in zip(parts[::2], [*parts[1::2], ""], strict=True):
         if part:
-            rules = css(style, drawn_style(style, theme), theme)
+            rules = css(style, drawn_style(style))
             made.append(f'<span style="{rules}">{escape(part)}</span>' if rules else escape(part))
         style = restyled(style, params)
     return "".join(made)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.terminal.drawing.markup import drawn_words, with_cursor
-from tmuxmcp.terminal.drawing.theme import DARK_THEME, Rgb, Theme, drawn_style
+from tmuxmcp.terminal.drawing.theme import BACKGROUND, Rgb, drawn_style
 from tmuxmcp.terminal.snapshot import Snapshot, Style, StyleRun, runs
 
 FONT_SIZE, SMALLEST_SIZE = 15, 6
@@ -92,9 +92,8 @@ class _Face:
 class Painter:
     """Draws screens of any size with some fonts at one size; keep it for the next one."""
 
-    def __init__(self, fonts: Fonts, theme: Theme = DARK_THEME, size: int = FONT_SIZE) -> None:
+    def __init__(self, fonts: Fonts, size: int = FONT_SIZE) -> None:
         self.fonts = fonts
-        self.theme = theme
         self.size = size
         self._faces: dict[FontFile, _Face] = {}
         regular = self._face(fonts.regular).font
@@ -108,7 +107,7 @@ class Painter:
 
         width, height = self.cell
         size = snapshot.cols * width + 2 * PICTURE_MARGIN, snapshot.rows * height + 2 * PICTURE_MARGIN
-        image = Image.new("RGB", size, self.theme.bg)
+        image = Image.new("RGB", size, BACKGROUND)
         canvas = ImageDraw.Draw(image)
         for number, row in enumerate(with_cursor(snapshot)):
             for run in runs(row):
@@ -120,10 +119,10 @@ class Painter:
         return PICTURE_MARGIN + col * self.cell[0], PICTURE_MARGIN + row * self.cell[1]
 
     def _run(self, image: Any, canvas: Any, run: StyleRun, row: int) -> None:
-        seen = drawn_style(run.style, self.theme)
+        seen = drawn_style(run.style)
         left, top = self.corner_of(row, run.col)
         right, bottom = left + len(run.cells) * self.cell[0], top + self.cell[1]
-        if seen.ground != self.theme.bg:
+        if seen.ground != BACKGROUND:
             canvas.rectangle((left, top, right - 1, bottom - 1), fill=seen.ground)
         for word in drawn_words(run):
             if word.simple:

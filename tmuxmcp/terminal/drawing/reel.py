@@ -16,9 +16,8 @@ from tmuxmcp.terminal.drawing.markup import (
     svg_row,
     under_cursor,
 )
-from tmuxmcp.terminal.drawing.theme import DARK_THEME, Theme
 from tmuxmcp.terminal.film.film import Film
-from tmuxmcp.terminal.film.frames import Frame, FrameProgress, Rate, frames
+from tmuxmcp.terminal.film.frames import Frame, Rate, frames
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Cursor, runs
 
 MOST_FRAMES = 5_000
@@ -72,11 +71,11 @@ class Reel:
         return self.rows[shot.rows[line]] or (BLANK,) * self.cols if line < len(shot.rows) else ()
 
 
-def reel(film: Film, per_second: float, progress: FrameProgress | None = None) -> Reel:
+def reel(film: Film, per_second: float) -> Reel:
     """Take a film apart into frames, at most so many a second."""
     rate = Rate.per_second(per_second)
     winder = _Winder(rate)
-    for frame in frames(film, rate, progress):
+    for frame in frames(film, rate):
         winder.add(frame)
     return winder.reel(film.title, merged=rate.interval_ms > 1000 / per_second)
 
@@ -157,19 +156,19 @@ NO_DRAWING = "n"
 """Id of what draws nothing."""
 
 
-def moving_svg(reel: Reel, theme: Theme = DARK_THEME) -> Iterator[str]:
+def moving_svg(reel: Reel) -> Iterator[str]:
     """Write a reel as SVG that plays for ever; where SVG does not move, its last frame is seen."""
     width, height = reel.cols * CELL_WIDTH + 2 * SVG_MARGIN, reel.lines * CELL_HEIGHT + 2 * SVG_MARGIN
-    yield svg_head(width, height, reel.title, theme) + f'\n<defs>\n<g id="{NO_DRAWING}"/>\n'
+    yield svg_head(width, height, reel.title) + f'\n<defs>\n<g id="{NO_DRAWING}"/>\n'
     ids = {NO_ROW: NO_DRAWING}
     for number, row in reel.rows.items():
         if number != NO_ROW:
             ids[number] = f"r{number:x}"
-            yield _defined(ids[number], row, theme)
+            yield _defined(ids[number], row)
     drawn: dict[Cells, str] = {}
     cursor = [_cursor(shot, reel, drawn) for shot in reel.shots]
     for cells, name in drawn.items():
-        yield _defined(name, cells, theme, opaque=True)
+        yield _defined(name, cells, opaque=True)
     yield "</defs>\n"
     for line in range(reel.lines):
         changes = [(shot.ms, ids[shot.rows[line]] if line < len(shot.rows) else NO_DRAWING) for shot in reel.shots]
@@ -178,9 +177,9 @@ def moving_svg(reel: Reel, theme: Theme = DARK_THEME) -> Iterator[str]:
     yield "</svg>\n"
 
 
-def _defined(name: str, row: Cells, theme: Theme, opaque: bool = False) -> str:
-    ground = svg_ground(len(row), theme) if opaque else ""
-    return f'<g id="{name}">{ground}' + "".join(svg_row(row, 0, theme)) + "</g>\n"
+def _defined(name: str, row: Cells, opaque: bool = False) -> str:
+    ground = svg_ground(len(row)) if opaque else ""
+    return f'<g id="{name}">{ground}' + "".join(svg_row(row, 0)) + "</g>\n"
 
 
 def _row(changes: Sequence[CellChange], top: int, duration_ms: int) -> str:

@@ -11,40 +11,33 @@ from tmuxmcp.terminal.widths import ZERO_WIDTH_JOINER
 
 Rgb = tuple[int, int, int]
 
+FOREGROUND: Rgb = (215, 218, 224)
+BACKGROUND: Rgb = (22, 25, 31)
+"""The terminal's own colours."""
 
-DARK_PALETTE: tuple[Rgb, ...] = (
+PALETTE: tuple[Rgb, ...] = (
     *((29, 33, 41), (224, 85, 97), (140, 194, 101), (209, 143, 82)),
     *((74, 165, 240), (193, 98, 222), (66, 179, 194), (200, 204, 212)),
     *((107, 113, 125), (255, 97, 110), (165, 224, 117), (240, 164, 93)),
     *((77, 196, 255), (222, 115, 255), (76, 209, 224), (255, 255, 255)),
 )
+"""The first sixteen colours."""
 
 
-@dataclass(frozen=True)
-class Theme:
-    """A terminal's own colours, and the first sixteen of its palette."""
-
-    fg: Rgb = (215, 218, 224)
-    bg: Rgb = (22, 25, 31)
-    palette: tuple[Rgb, ...] = DARK_PALETTE
-
-    def rgb(self, colour: Colour, default: Rgb) -> Rgb:
-        """What a colour looks like: the palette, the cube of 6x6x6, 24 greys, or itself."""
-        match colour:
-            case None:
-                return default
-            case int() if colour < 16:
-                return self.palette[colour]
-            case int() if colour < 232:
-                red, green, blue = (colour - 16) // 36, (colour - 16) // 6 % 6, (colour - 16) % 6
-                return _level(red), _level(green), _level(blue)
-            case int():
-                grey = 8 + (colour - 232) * 10
-                return grey, grey, grey
-        return colour
-
-
-DARK_THEME = Theme()
+def rgb(colour: Colour, default: Rgb) -> Rgb:
+    """What a colour looks like: the palette, the cube of 6x6x6, 24 greys, or itself."""
+    match colour:
+        case None:
+            return default
+        case int() if colour < 16:
+            return PALETTE[colour]
+        case int() if colour < 232:
+            red, green, blue = (colour - 16) // 36, (colour - 16) // 6 % 6, (colour - 16) % 6
+            return _level(red), _level(green), _level(blue)
+        case int():
+            grey = 8 + (colour - 232) * 10
+            return grey, grey, grey
+    return colour
 
 
 def _level(step: int) -> int:
@@ -62,16 +55,16 @@ class DrawnStyle:
 
 
 @lru_cache(maxsize=4096)
-def drawn_style(style: Style, theme: Theme) -> DrawnStyle:
+def drawn_style(style: Style) -> DrawnStyle:
     """What colours a style is drawn with."""
-    ink, ground = theme.rgb(style.fg, theme.fg), theme.rgb(style.bg, theme.bg)
+    ink, ground = rgb(style.fg, FOREGROUND), rgb(style.bg, BACKGROUND)
     if style.reverse:
         ink, ground = ground, ink
     if style.faint:
         ink = _between(ink, ground)
     if style.conceal:
         ink = ground
-    return DrawnStyle(ink, ground, ink if style.conceal else theme.rgb(style.underline_colour, ink))
+    return DrawnStyle(ink, ground, ink if style.conceal else rgb(style.underline_colour, ink))
 
 
 def _between(one: Rgb, other: Rgb) -> Rgb:

@@ -8,7 +8,8 @@ itself. Where it is not plain, a part stays in doubt.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.snapshot import Doubt
@@ -18,10 +19,35 @@ D = Doubt
 
 _POSITION_DOUBTS = frozenset({D.GRID, D.CURSOR})
 _SAVED_CURSOR_DOUBTS = frozenset({D.CURSOR, D.PEN, D.ORIGIN, D.G0, D.G1, D.SHIFT})
+_SCROLLING_NEEDS = frozenset({D.CURSOR, D.MARGINS, D.PEN})
 _BY_RESET = frozenset({*_SAVED_CURSOR_DOUBTS, D.GRID, D.VISIBLE, D.LAST, D.INSERT, D.WRAP, D.MARGINS, D.TABS, D.MODES})
+
+_NOTHING: frozenset[Doubt] = frozenset()
 
 _MAY_BE_DRAWN_LINE = re.compile("[`-~+,.0-]")
 """What may be a line."""
+
+
+_Method = TypeVar("_Method", bound=Callable[..., None])
+_Doubts = frozenset[Doubt] | set[Doubt]
+
+
+def _minding(
+    method: _Method, needs: _Doubts = _NOTHING, spoils: _Doubts = _NOTHING, settles: _Doubts = _NOTHING
+) -> _Method:
+    """A method of a screen that keeps its doubts.
+
+    Args:
+        needs: with one of these in doubt, it puts in doubt what it `spoils`.
+        settles: what is known behind it.
+    """
+
+    def minding(screen: Doubtful, *args: Any, **kwargs: Any) -> None:
+        screen._needs(needs, spoils)
+        method(screen, *args, **kwargs)
+        screen.doubts -= settles
+
+    return cast(_Method, minding)
 
 
 class Doubtful(Screen):
@@ -31,7 +57,28 @@ class Doubtful(Screen):
         self.doubts: set[Doubt] = set()
         super().__init__(columns, lines)
 
-    def _needs(self, needed: frozenset[Doubt] | set[Doubt], spoilt: frozenset[Doubt] | set[Doubt]) -> None:
+    repeat = _minding(Screen.repeat, {D.LAST}, _POSITION_DOUBTS)
+    index = _minding(Screen.index, _SCROLLING_NEEDS, _POSITION_DOUBTS)
+    reverse_index = _minding(Screen.reverse_index, _SCROLLING_NEEDS, _POSITION_DOUBTS)
+    insert_lines = _minding(Screen.insert_lines, _SCROLLING_NEEDS, {D.GRID})
+    delete_lines = _minding(Screen.delete_lines, _SCROLLING_NEEDS, {D.GRID})
+    scroll_up = _minding(Screen.scroll_up, {D.MARGINS, D.PEN}, {D.GRID})
+    scroll_down = _minding(Screen.scroll_down, {D.MARGINS, D.PEN}, {D.GRID})
+    erase_in_line = _minding(Screen.erase_in_line, {D.CURSOR, D.PEN}, {D.GRID})
+    erase_characters = _minding(Screen.erase_characters, {D.CURSOR, D.PEN}, {D.GRID})
+    insert_characters = _minding(Screen.insert_characters, {D.CURSOR, D.PEN}, {D.GRID})
+    delete_characters = _minding(Screen.delete_characters, {D.CURSOR, D.PEN}, {D.GRID})
+    cursor_up = _minding(Screen.cursor_up, {D.MARGINS}, {D.CURSOR})
+    cursor_down = _minding(Screen.cursor_down, {D.MARGINS}, {D.CURSOR})
+    tab = _minding(Screen.tab, {D.TABS}, {D.CURSOR})
+    tab_back = _minding(Screen.tab_back, {D.TABS}, {D.CURSOR})
+    set_tab_stop = _minding(Screen.set_tab_stop, {D.CURSOR}, {D.TABS})
+    alignment_display = _minding(Screen.alignment_display, settles={D.GRID, D.CURSOR, D.MARGINS})
+    hard_reset = _minding(Screen.hard_reset, settles=_BY_RESET)
+    set_title = _minding(Screen.set_title, settles={D.TITLE})
+    set_shape = _minding(Screen.set_shape, settles={D.SHAPE})
+
+    def _needs(self, needed: _Doubts, spoilt: _Doubts) -> None:
         """What is changed with the help of something doubtful is doubtful."""
         if self.doubts & needed:
             self.doubts |= spoilt
@@ -72,10 +119,6 @@ class Doubtful(Screen):
             return bool(doubts) or self.drawing[0] != self.drawing[1]
         return (D.G0, D.G1)[self.shifted] in doubts
 
-    def repeat(self, count: int | None = None) -> None:
-        self._needs({D.LAST}, _POSITION_DOUBTS)
-        super().repeat(count)
-
     def sgr(self, params: str) -> None:
         super().sgr(params)
         if params.split(";", 1)[0] in ("", "0"):
@@ -87,64 +130,15 @@ class Doubtful(Screen):
 
     # Moving and scrolling
 
-    def index(self) -> None:
-        self._scrolls(_POSITION_DOUBTS)
-        super().index()
-
-    def reverse_index(self) -> None:
-        self._scrolls(_POSITION_DOUBTS)
-        super().reverse_index()
-
-    def scroll_up(self, count: int | None = None) -> None:
-        self._scrolls({D.GRID}, {D.MARGINS, D.PEN})
-        super().scroll_up(count)
-
-    def scroll_down(self, count: int | None = None) -> None:
-        self._scrolls({D.GRID}, {D.MARGINS, D.PEN})
-        super().scroll_down(count)
-
-    def insert_lines(self, count: int | None = None) -> None:
-        self._scrolls({D.GRID})
-        super().insert_lines(count)
-
-    def delete_lines(self, count: int | None = None) -> None:
-        self._scrolls({D.GRID})
-        super().delete_lines(count)
-
-    def _scrolls(
-        self, spoilt: frozenset[Doubt] | set[Doubt], needed: frozenset[Doubt] | set[Doubt] | None = None
-    ) -> None:
-        self._needs(needed or {D.CURSOR, D.MARGINS, D.PEN}, spoilt)
-
     def backspace(self) -> None:
         self._needs({D.GRID} if self.cursor.x == 0 else set(), {D.CURSOR})  # it goes back where a row goes on
         super().backspace()
-
-    def tab(self) -> None:
-        self._needs({D.TABS}, {D.CURSOR})
-        super().tab()
-
-    def tab_back(self, count: int | None = None) -> None:
-        self._needs({D.TABS}, {D.CURSOR})
-        super().tab_back(count)
-
-    def set_tab_stop(self) -> None:
-        self._needs({D.CURSOR}, {D.TABS})
-        super().set_tab_stop()
 
     def clear_tab_stop(self, how: int = 0) -> None:
         self._needs({D.CURSOR} if how == 0 else set(), {D.TABS})
         super().clear_tab_stop(how)
         if how == 3:
             self.doubts.discard(D.TABS)
-
-    def cursor_up(self, count: int | None = None) -> None:
-        self._needs({D.MARGINS}, {D.CURSOR})
-        super().cursor_up(count)
-
-    def cursor_down(self, count: int | None = None) -> None:
-        self._needs({D.MARGINS}, {D.CURSOR})
-        super().cursor_down(count)
 
     def cursor_to_line(self, line: int | None = None) -> None:
         super().cursor_to_line(line)
@@ -182,34 +176,7 @@ class Doubtful(Screen):
             self._needs({D.CURSOR, D.PEN}, {D.GRID})
         super().erase_in_display(how, *args, **kwargs)
 
-    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
-        self._edits()
-        super().erase_in_line(how, private)
-
-    def erase_characters(self, count: int | None = None) -> None:
-        self._edits()
-        super().erase_characters(count)
-
-    def insert_characters(self, count: int | None = None) -> None:
-        self._edits()
-        super().insert_characters(count)
-
-    def delete_characters(self, count: int | None = None) -> None:
-        self._edits()
-        super().delete_characters(count)
-
-    def _edits(self) -> None:
-        self._needs({D.CURSOR, D.PEN}, {D.GRID})
-
-    def alignment_display(self) -> None:
-        super().alignment_display()
-        self.doubts -= {D.GRID, D.CURSOR, D.MARGINS}
-
     # All the rest
-
-    def hard_reset(self) -> None:
-        super().hard_reset()
-        self.doubts -= _BY_RESET
 
     def save_cursor(self) -> None:
         super().save_cursor()
@@ -262,14 +229,6 @@ class Doubtful(Screen):
 
     def _set_doubt(self, doubt: Doubt, doubtful: bool) -> None:
         (self.doubts.add if doubtful else self.doubts.discard)(doubt)
-
-    def set_title(self, param: str) -> None:
-        super().set_title(param)
-        self.doubts.discard(D.TITLE)
-
-    def set_shape(self, shape: int = 0) -> None:
-        super().set_shape(shape)
-        self.doubts.discard(D.SHAPE)
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
         """Change the size; that of the main screen is for who knows what tmux makes of it."""

@@ -68,9 +68,9 @@ class Row(list[Cell]):
 
     __slots__ = ("wrapped",)
 
-    def __init__(self, cells: Iterable[Cell], wrapped: int = 0) -> None:
+    def __init__(self, cells: Iterable[Cell]) -> None:
         super().__init__(cells)
-        self.wrapped = wrapped
+        self.wrapped = 0
         """How many columns of text go on in the next row, no newline having been printed; 0 when none do."""
 
     def text(self) -> str:

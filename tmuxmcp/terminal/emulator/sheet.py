@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
-from tmuxmcp.terminal.emulator.grid import Grid, Pen, Pens, Row
+from tmuxmcp.terminal.emulator.grid import Grid, Pen, Pens
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cursor, SavedCursor
 from tmuxmcp.terminal.widths import (
     JOINS_CELLS,
@@ -230,17 +230,22 @@ class Sheet(Moves):
             data = data.translate(LINE_DRAWING)
         if not self.inserts and (data.isascii() or self._all_stand_alone(data)):
             self._draw_narrow(data)
-        elif self.version >= JOINS_CELLS:
-            for char in data:
+        else:
+            self._draw_chars(data)
+        self.last_char = last if last.isascii() else ""
+
+    def _draw_chars(self, text: str) -> None:
+        """Print characters one by one: each may be wide, or join the one before."""
+        if self.version >= JOINS_CELLS:
+            for char in text:
                 if not self._combines(char):
                     self._draw_char(char, False)
-        else:
-            joined = False
-            for char in data:
-                if char != ZERO_WIDTH_JOINER:
-                    self._draw_char(char, joined)
-                joined = char == ZERO_WIDTH_JOINER
-        self.last_char = last if last.isascii() else ""
+            return
+        joined = False
+        for char in text:
+            if char != ZERO_WIDTH_JOINER:
+                self._draw_char(char, joined)
+            joined = char == ZERO_WIDTH_JOINER
 
     def _all_stand_alone(self, data: str) -> bool:
         """Whether each character takes a column of its own."""
@@ -537,11 +542,6 @@ class Pages(Sheet):
     @property
     def alternate(self) -> bool:
         return self.under is not None
-
-    @property
-    def main_rows(self) -> list[Row]:
-        """The rows of the main screen, also while the alternate one is shown."""
-        return (self.under or self.grid).rows
 
     # Erasing what was shown, which a scrollback keeps
 

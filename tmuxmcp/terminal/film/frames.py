@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmOutput, FilmResize
 from tmuxmcp.terminal.snapshot import Snapshot
-
-FrameProgress = Callable[[float], None]
-"""Told now and then what share of a film is done, from 0 to 1."""
 
 GATHERED_BYTES = 1 << 18
 """What is printed within one frame is fed to the screen in pieces of this size."""
@@ -70,7 +67,7 @@ class Frame:
     snapshot: Snapshot
 
 
-def frames(film: Film, rate: Rate, progress: FrameProgress | None = None) -> Iterator[Frame]:
+def frames(film: Film, rate: Rate) -> Iterator[Frame]:
     """Give the screens of a film that differ, at most as many a second as the rate says.
 
     What is printed less than an interval after a frame's beginning belongs to that frame: programs draw in many
@@ -83,15 +80,9 @@ def frames(film: Film, rate: Rate, progress: FrameProgress | None = None) -> Ite
         ms = moment.ms - film.begin_ms
         if ms >= strip.ms + rate.interval_ms:
             yield from strip.cut(ms)
-            if progress:
-                progress(_share(film, moment.ms))
         strip.add(moment)
     yield from strip.cut(max(film.end_ms - film.begin_ms, strip.ms))
     yield strip.last(rate)
-
-
-def _share(film: Film, ms: int) -> float:
-    return (ms - film.begin_ms) / max(film.end_ms - film.begin_ms, 1)
 
 
 class _Strip:

@@ -16,7 +16,6 @@ from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, SavedCursor
 from tmuxmcp.terminal.text.styledtext import StyledText, StyleLetters, joined, letters_of, styled
 from tmuxmcp.terminal.widths import (
-    JOINS_CELLS,
     MAX_CELL,
     OLDEST_VERSION,
     ZERO_WIDTH_JOINER,
@@ -209,18 +208,6 @@ class TextScreen(Pages):
 
     def _width(self, cell: str) -> int:
         return 0 if cell == RIGHT_HALF else char_width(self._clusters.text(cell)[0], self.version)
-
-    def _draw_chars(self, text: str) -> None:
-        if self.version >= JOINS_CELLS:
-            for char in text:
-                if not self._combines(char):
-                    self._draw_char(char, False)
-            return
-        joins = False
-        for char in text:
-            if char != ZERO_WIDTH_JOINER:
-                self._draw_char(char, joins)
-            joins = char == ZERO_WIDTH_JOINER
 
     def _put(self, char: str, width: int) -> None:
         cursor = self.cursor
