@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.meta import Cursors
 
 
 def test_cursor_is_found_by_the_next_broker(tmp_path: Path) -> None:

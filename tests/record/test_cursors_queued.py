@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tmuxmcp.record.cursors import TERMINAL_TAKES_BYTES, QueuedInput
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.meta import TERMINAL_TAKES_BYTES, QueuedInput
 
 
 def test_little_input_is_not_written_down_and_much_is_known_to_every_broker(tmp_path: Path) -> None:

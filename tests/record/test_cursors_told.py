@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.record.cursors import MOST_BEYOND, ToldCallers, ToldCommands
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.meta import MOST_BEYOND, ToldCallers, ToldCommands
 
 
 def test_what_a_caller_was_told_of_is_found_by_the_next_broker(tmp_path: Path) -> None:

@@ -18,20 +18,20 @@ def directory(tmp_path: Path) -> SessionDirectory:
 
 def test_levels_are_read_by_another_broker_once_they_change(directory: SessionDirectory):
     ours, theirs = LevelFile(directory), LevelFile(directory)
-    assert not theirs.read() or theirs.levels == ()
+    assert not theirs.read() or theirs.value == ()
     asked = Level("a", 1, 5, AdoptionStage.ASKED, where="nested")
     ours.put(asked)
     assert theirs.read()
-    assert theirs.levels == (asked,)
+    assert theirs.value == (asked,)
     assert (asked.pending, asked.stands) == (True, False)
     adopted = replace(asked, stage=AdoptionStage.ADOPTED, pid=7, kind="dash", dialect="posix")
     ours.put(adopted, Level("b", 2, 9))
     assert theirs.read()
     assert not theirs.read()
-    assert theirs.levels == (adopted, Level("b", 2, 9))
+    assert theirs.value == (adopted, Level("b", 2, 9))
     ours.forget("a")
     assert theirs.read()
-    assert [each.nonce for each in theirs.levels] == ["b"]
+    assert [each.nonce for each in theirs.value] == ["b"]
 
 
 def test_levels_that_have_ended_are_kept_for_a_while(directory: SessionDirectory):
@@ -39,7 +39,7 @@ def test_levels_that_have_ended_are_kept_for_a_while(directory: SessionDirectory
     for number in range(ENDED_LEVELS + 5):
         file.put(Level(f"n{number}", 1, number, until=number + 1))
     file.put(Level("stands", 1, 99))
-    assert [each.nonce for each in file.levels] == [*(f"n{number}" for number in range(5, ENDED_LEVELS + 5)), "stands"]
+    assert [each.nonce for each in file.value] == [*(f"n{number}" for number in range(5, ENDED_LEVELS + 5)), "stands"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"levels": [{"nonce": "a"}, 5]}', '{"format": 2, "levels": []}'])
@@ -47,4 +47,4 @@ def test_levels_that_cannot_be_read_are_none(directory: SessionDirectory, text: 
     directory.levels.write_text(text)
     file = LevelFile(directory)
     file.read()
-    assert file.levels == ()
+    assert file.value == ()

@@ -16,7 +16,7 @@ from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.terminal.marks import ShellTrack
 
-NEWER = meta.META_FORMAT + 1
+NEWER = meta.META.format + 1
 ONE = Meta("a", "bash", ["-i"], "2026-01-02T03:04:05.678Z", "me", "n0nce", True, "/", 80, 24, 5000)
 
 
@@ -102,7 +102,7 @@ def test_file_that_cannot_be_read_is_none(text: str, directory: SessionDirectory
 
 
 def test_version_of_a_newer_format_writes_its_number(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(meta, "META_FORMAT", NEWER)
+    monkeypatch.setattr(meta.META, "format", NEWER)
     ONE.save(directory)
     assert json.loads(directory.meta.read_text()) == {"format": NEWER, **vars(ONE)}
     ONE.destroy(directory)
@@ -111,7 +111,7 @@ def test_version_of_a_newer_format_writes_its_number(directory: SessionDirectory
 
 def test_checkpoint_of_a_newer_format_is_left_alone(directory: SessionDirectory):
     Checkpoint("n0nce", 5, ShellTrack()).save(directory)
-    before = add(directory.checkpoint, format=levels.MARKS_FORMAT + 1)
+    before = add(directory.checkpoint, format=levels.MARKS.format + 1)
     assert Checkpoint.load(directory) is None
     Checkpoint("n0nce", 6, ShellTrack()).save(directory)
     assert directory.checkpoint.read_bytes() == before

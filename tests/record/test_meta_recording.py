@@ -40,7 +40,7 @@ def test_two_recordings_get_two_files(directory: SessionDirectory) -> None:
 
 
 def test_what_cannot_be_written_down_does_not_begin(directory: SessionDirectory) -> None:
-    directory.recording.write_text(json.dumps({"format": meta.RECORDING_FORMAT + 1, "id": "x"}))
+    directory.recording.write_text(json.dumps({"format": meta.RECORDING.format + 1, "id": "x"}))
     with pytest.raises(IoError, match="newer"):
         begin_recording(directory, "cast", begin=0, begin_ms=0)
     assert list(directory.recordings.iterdir()) == []

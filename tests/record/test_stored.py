@@ -15,7 +15,6 @@ import pytest
 
 from tmuxmcp.record import commands, notedcalls
 from tmuxmcp.record.commands import CommandFile, EndedCommand, TypedInput
-from tmuxmcp.record.cursors import Cursors, QueuedInput, ToldCallers, ToldCommands
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import (
     AnsweredEvent,
@@ -30,7 +29,7 @@ from tmuxmcp.record.events import (
 )
 from tmuxmcp.record.inputrequests import InputRequest, InputRequests, RequestAnswer
 from tmuxmcp.record.levels import AdoptionStage, Checkpoint, Level, LevelFile
-from tmuxmcp.record.meta import Meta, RecordingNote, WhyEnded
+from tmuxmcp.record.meta import Cursors, Meta, QueuedInput, RecordingNote, ToldCallers, ToldCommands, WhyEnded
 from tmuxmcp.record.notedcalls import NotedCall, NotedCalls
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind
 from tmuxmcp.record.past.timing import Times, TimingStep, TimingWriter
@@ -156,7 +155,7 @@ def write_levels(directory: SessionDirectory) -> None:
 def read_levels(directory: SessionDirectory) -> object:
     file = LevelFile(directory)
     assert file.read()
-    return file.levels
+    return file.value
 
 
 def write_request(directory: SessionDirectory) -> None:

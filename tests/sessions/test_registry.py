@@ -9,8 +9,7 @@ import pytest
 
 from tests.conftest import SLOW, end_server
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.record.cursors import ToldCommands
-from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.meta import Meta, ToldCommands
 from tmuxmcp.sessions.life import EndCause
 from tmuxmcp.sessions.retention import AgeLimits, end_idle
 from tmuxmcp.sessions.session import Session

@@ -231,14 +231,18 @@ def make_empty(path: Path) -> None:
 # `files.py` has a way of its own: it writes beneath an open directory, whose path may lead elsewhere by now.
 
 
-def write_atomically(path: Path, text: str, *, mode: int | None = None, to_disk: bool = False) -> None:
+def write_atomically(
+    path: Path, text: str, *, mode: int | None = None, to_disk: bool = False, new: bool = False
+) -> None:
     """Replace a file, or make it.
 
     Args:
         mode: permissions; left out: 0600.
         to_disk: the text is on the disk before it takes its place, so that a power cut leaves no empty file.
+        new: of several who make the file at once, the first one's stays.
 
     Raises:
+        FileExistsError: it is there, and `new` is asked for.
         OSError: it could not be written; the old file is as it was.
     """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
@@ -252,7 +256,11 @@ def write_atomically(path: Path, text: str, *, mode: int | None = None, to_disk:
             if to_disk:
                 file.flush()
                 os.fsync(fd)
-        os.replace(beside, path)
+        if new:
+            os.link(beside, path)
+            os.unlink(beside)
+        else:
+            os.replace(beside, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(beside)
@@ -265,17 +273,9 @@ def write_once(path: Path, text: str) -> None:
     Raises:
         OSError
     """
-    if os.path.lexists(path):
-        return
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
-    fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "w") as made:
-            made.write(text)
+    if not os.path.lexists(path):
         with suppress(FileExistsError):
-            os.link(beside, path)
-    finally:
-        os.unlink(beside)
+            write_atomically(path, text, new=True)
 
 
 # ---- Which state directory is meant ----------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.meta import is_newer, numbered
+from tmuxmcp.record.documents import is_newer, numbered
 
 EVENT_FORMAT = 1
 """The newest format of a line that is known here."""

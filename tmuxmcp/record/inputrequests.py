@@ -6,25 +6,21 @@ first. So it survives every broker, and a person who answers twice, in two place
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
-from pathlib import Path
 from typing import Literal, get_args
 
 from tmuxmcp.contract.errors import IoError, ResourceLimit
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.ownfiles import check_directory, make_directory, write_atomically
+from tmuxmcp.machine.ownfiles import check_directory, make_directory
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.meta import numbered, read_values
+from tmuxmcp.record.documents import Document
 
-REQUESTS_FORMAT = 1
-"""The newest format of both files that is known here."""
+REQUESTS = Document(SessionDirectory.requests, to_disk=True)
+"""Both files of each."""
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
 
@@ -98,20 +94,34 @@ class InputRequests:
                 raise FileNotFoundError(f"{self._path.parent} is another session's by now")
             make_directory(self._path)
             self._forget_old()
-            text = json.dumps({**numbered(REQUESTS_FORMAT), **asdict(request)})
-            write_atomically(self._path / f"{request.id}.json", text, to_disk=True)
+            REQUESTS.write(self._directory, vars(request), f"{request.id}.json")
         except OSError as error:
             raise IoError(f"The request cannot be written down: {error}.") from error
 
     def find(self, request_id: str) -> InputRequest | None:
         """A request by its id, whatever became of it; None: there is none."""
-        return _load(self._path / f"{request_id}.json") if REQUEST_ID.match(request_id) else None
+        if not REQUEST_ID.match(request_id):
+            return None
+        values = REQUESTS.read(self._directory, f"{request_id}.json")
+        try:
+            request = InputRequest(
+                str(values["id"]),
+                str(values["message"]),
+                bool(values["secret"]),
+                str(values["caller"]),
+                float(values["asked_at"]),
+                int(values["timeout_s"]),
+                str(values.get("reader", "")),
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+        return request if request.id == request_id else None
 
     def answer(self, request_id: str) -> RequestAnswer | None:
         """What became of a request; None: it waits."""
-        if not self._outcome(request_id).exists():
+        if not REQUESTS.path(self._directory, f"{request_id}.became").exists():
             return None
-        values = read_values(self._outcome(request_id))
+        values = REQUESTS.read(self._directory, f"{request_id}.became")
         if values.get("outcome") not in get_args(Became):  # of a newer version: it is settled all the same
             return RequestAnswer("withdrawn")
         known = {name: values[name] for name in ("by", "via", "at") if isinstance(values.get(name), str | float | int)}
@@ -123,14 +133,8 @@ class InputRequests:
         Raises:
             IoError
         """
-        path = self._outcome(request_id)
-        beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.new")
         try:
-            write_atomically(beside, json.dumps({**numbered(REQUESTS_FORMAT), **asdict(answer)}), to_disk=True)
-            try:
-                os.link(beside, path)
-            finally:
-                os.unlink(beside)
+            REQUESTS.write(self._directory, vars(answer), f"{request_id}.became", new=True)
         except FileExistsError:
             return False
         except OSError as error:
@@ -162,9 +166,6 @@ class InputRequests:
         found = [request for each in ids if (request := self.find(each))]
         return sorted(found, key=lambda each: (each.asked_at, each.id))
 
-    def _outcome(self, request_id: str) -> Path:
-        return self._path / f"{request_id}.became"
-
     def _forget_old(self) -> None:
         """Remove the oldest of those that are settled."""
         settled = sorted(self._path.glob("*.became"), key=lambda path: path.stat().st_mtime)
@@ -172,20 +173,3 @@ class InputRequests:
             with suppress(OSError):
                 path.with_suffix(".json").unlink(missing_ok=True)  # first: without it, nothing is asked again
                 path.unlink(missing_ok=True)
-
-
-def _load(path: Path) -> InputRequest | None:
-    values = read_values(path)
-    try:
-        request = InputRequest(
-            str(values["id"]),
-            str(values["message"]),
-            bool(values["secret"]),
-            str(values["caller"]),
-            float(values["asked_at"]),
-            int(values["timeout_s"]),
-            str(values.get("reader", "")),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
-    return request if f"{request.id}.json" == path.name else None

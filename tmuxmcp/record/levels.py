@@ -7,24 +7,20 @@ not here but in the checkpoint (`checkpoint`).
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import Where
-from tmuxmcp.machine.ownfiles import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.meta import is_newer, numbered, read_values
+from tmuxmcp.record.documents import Cached, Document, is_newer, made_of
 from tmuxmcp.terminal.marks import Numbers, ShellTrack
 
-LEVELS_FORMAT = 1
-"""The newest format of `levels.json` that is known here."""
+LEVELS = Document(SessionDirectory.levels, to_disk=True)
 
 ENDED_LEVELS = 32
 """Levels that have ended and are kept."""
@@ -97,25 +93,12 @@ class Level:
         return self.dialect == "posix"
 
 
-class LevelFile:
-    """One session's `levels.json`."""
+class LevelFile(Cached[tuple[Level, ...]]):
+    """One session's `levels.json`, in the order in which they were adopted; those that have ended too."""
 
     def __init__(self, directory: SessionDirectory) -> None:
+        super().__init__(directory.levels, self._levels, ())
         self._directory = directory
-        self._path = directory.levels
-        self._name = str(directory.levels)
-        self._seen: tuple[int, int, int] | None = None
-        self.levels: tuple[Level, ...] = ()
-        """As last read, in the order in which they were adopted; those that have ended too."""
-
-    def read(self) -> bool:
-        """Read it if it has changed; whether it had. Mostly that is one look at the file."""
-        seen = _file_version(self._name)
-        if seen == self._seen:
-            return False
-        self._seen = seen
-        self.levels = tuple(_levels(read_values(self._path))) if seen else ()
-        return True
 
     def put(self, *changed: Level) -> None:
         """Write down levels in place of those with the same nonce, or behind all; who calls holds the lock.
@@ -123,59 +106,41 @@ class LevelFile:
         Raises:
             OSError: it cannot be written, or the directory is another session's by now.
         """
-        if not self._directory.is_there:
-            raise FileNotFoundError(self._path)
-        self._seen = None
-        self.read()
+        self.read_anew()
         new = {each.nonce: each for each in changed}
-        known = [new.pop(each.nonce, each) for each in self.levels]
+        known = [new.pop(each.nonce, each) for each in self.value]
         self._write([*known, *new.values()])
 
     def forget(self, nonce: str) -> None:
         """Take one out: nothing of it was ever typed, or it sent no marks."""
-        self._seen = None
-        self.read()
+        self.read_anew()
         with suppress(OSError):
-            self._write([each for each in self.levels if each.nonce != nonce])
+            self._write([each for each in self.value if each.nonce != nonce])
 
     def _write(self, levels: Iterable[Level]) -> None:
         kept = [*levels]
         left = [each for each in kept if each.until is not None]
         gone = {each.nonce for each in left[: max(len(left) - ENDED_LEVELS, 0)]}
-        kept = [each for each in kept if each.nonce not in gone]
-        values = {**numbered(LEVELS_FORMAT), "levels": [asdict(each) for each in kept]}
-        write_atomically(self._path, json.dumps(values), to_disk=True)
-        self._seen = None
-        self.read()
+        LEVELS.write(self._directory, {"levels": [asdict(each) for each in kept if each.nonce not in gone]})
+        self.read_anew()
+
+    def _levels(self) -> tuple[Level, ...]:
+        values = LEVELS.read(self._directory)
+        return () if is_newer(values, LEVELS.format) else tuple(_known(values.get("levels", ())))
 
 
-def _levels(values: dict[str, Any]) -> Iterable[Level]:
-    if is_newer(values, LEVELS_FORMAT):
-        return
-    names = {each.name for each in fields(Level)}
-    for each in values.get("levels", ()):
+def _known(levels: Iterable[Any]) -> Iterator[Level]:
+    for each in levels:
         with suppress(AttributeError, KeyError, TypeError, ValueError):
-            known = {name: value for name, value in each.items() if name in names}
-            yield Level(**{**known, "stage": AdoptionStage(each["stage"])})
-
-
-def _file_version(path: str) -> tuple[int, int, int] | None:
-    """Which file there is; None: there is none."""
-    if not os.access(path, os.F_OK):  # nearly always: an exception would cost ten times as much
-        return None
-    try:
-        state = os.stat(path)
-    except OSError:
-        return None
-    return (state.st_ino, state.st_mtime_ns, state.st_size)
+            if level := made_of(Level, {**each, "stage": AdoptionStage(each["stage"])}):
+                yield level
 
 
 # ---- What the marks of a session's shells said up to an offset -------------------------------------------------------
 #
 # It saves a later broker the scan up to there.
 
-MARKS_FORMAT = 2
-"""The newest format of `marks.json` that is known here."""
+MARKS = Document(SessionDirectory.checkpoint, format=2)
 
 
 @dataclass(frozen=True)
@@ -196,12 +161,9 @@ class Checkpoint:
 
     def save(self, directory: SessionDirectory) -> None:
         """Write it, but not over one of a newer format; a failure costs a later broker time alone."""
-        if not directory.is_there or is_newer(read_values(directory.checkpoint), MARKS_FORMAT):
-            return
         # A broker that knows nothing of adopted shells can use it only where there were none.
         several = bool(self.inner or (self.numbers and self.numbers.shifts))
-        state = {**numbered(2 if several else 1), "nonce": self.nonce, "offset": self.offset}
-        state["track"] = self.track.as_dict()
+        state: dict[str, Any] = {"nonce": self.nonce, "offset": self.offset, "track": self.track.as_dict()}
         if self.proven[1]:
             state["proven"] = self.proven
         if several:
@@ -209,7 +171,7 @@ class Checkpoint:
             numbers = self.numbers or Numbers(self.track.number)
             state |= {"highest": numbers.highest, "shifts": dict(numbers.shifts)}
         with suppress(OSError):
-            write_atomically(directory.checkpoint, json.dumps(state))
+            MARKS.write(directory, state, format=2 if several else 1)
 
     @classmethod
     def load(cls, directory: SessionDirectory) -> Checkpoint | None:
@@ -217,8 +179,8 @@ class Checkpoint:
 
         One of a newer format is not: a part of what the marks said may be wrong by itself, and the log says it all.
         """
-        state = read_values(directory.checkpoint)
-        if is_newer(state, MARKS_FORMAT):
+        state = MARKS.read(directory)
+        if is_newer(state, MARKS.format):
             return None
         try:
             track = ShellTrack.from_dict(state["track"])

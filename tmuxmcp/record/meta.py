@@ -1,14 +1,13 @@
-"""A session's small documents: `meta.json`, what it is; then how it began, ended and is recorded."""
+"""A session's small files: `meta.json`, what it is; how it began, ended and is recorded; how far callers have come."""
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -23,9 +22,9 @@ from tmuxmcp.contract.words import RecordedAs, RecordingStage
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.ownfiles import make_directory, make_empty, open_file, read_text, write_atomically
 from tmuxmcp.record.directory import SessionDirectory, earlier
+from tmuxmcp.record.documents import ByCaller, Document, NewerFormat, made_of
 
-META_FORMAT = 1
-"""The newest format of `meta.json` that is known here."""
+META = Document(SessionDirectory.meta, indent=1)
 
 
 @dataclass
@@ -75,15 +74,17 @@ class Meta:
         Raises:
             Unsupported: the file is of a newer format, and what is not known here would be lost.
         """
-        there = read_values(directory.meta)
-        if is_newer(there, META_FORMAT):
+        there = META.read(directory)
+        destroyed = self.destroyed or bool(there.get("destroyed"))  # by another broker: nothing undoes that
+        try:
+            META.write(directory, {**vars(self), "destroyed": destroyed}, keep=there)
+        except NewerFormat as error:
             raise Unsupported(
                 f"{directory.meta} was written by a newer tmuxmcp, and is not replaced by this one.",
                 hint="Use that version for this session, or upgrade this one.",
                 session_id=self.session_id,
-            )
-        self.destroyed = self.destroyed or bool(there.get("destroyed"))  # by another broker: nothing undoes that
-        write_atomically(directory.meta, json.dumps({**there, **numbered(META_FORMAT), **vars(self)}, indent=1))
+            ) from error
+        self.destroyed = destroyed
 
     def destroy(self, directory: SessionDirectory) -> None:
         """Write down that it was destroyed: beside a `meta.json` of a newer format, which is not replaced."""
@@ -106,12 +107,9 @@ class Meta:
     @classmethod
     def load(cls, directory: SessionDirectory) -> Meta | None:
         """Read `meta.json`, of whatever format; None when there is none that can be read."""
-        there = read_values(directory.meta)
-        try:
-            meta = cls(**{each.name: there[each.name] for each in fields(cls) if each.name in there})
-        except TypeError:
-            return None
-        meta.destroyed = bool(meta.destroyed) or directory.destroyed.exists()
+        meta = made_of(cls, META.read(directory))
+        if meta:
+            meta.destroyed = bool(meta.destroyed) or directory.destroyed.exists()
         return meta
 
 
@@ -120,8 +118,7 @@ class Meta:
 # Written before the session is ended, so that every broker that finds its pane dead or gone knows why. It says nothing
 # of a session that lives on: whoever meant to end it was killed before it could.
 
-ENDED_FORMAT = 1
-"""The newest format of `ended.json` that is known here."""
+ENDED = Document(SessionDirectory.ended, indent=1)
 
 
 @dataclass(frozen=True)
@@ -139,15 +136,13 @@ class WhyEnded:
 
     def save(self, directory: SessionDirectory) -> None:
         """Write it down; a failure is no reason not to end it."""
-        if not directory.is_there or is_newer(read_values(directory.ended), ENDED_FORMAT):
-            return
         with suppress(OSError):
-            write_atomically(directory.ended, json.dumps({**numbered(ENDED_FORMAT), **vars(self)}, indent=1))
+            ENDED.write(directory, vars(self))
 
     @classmethod
     def load(cls, directory: SessionDirectory) -> WhyEnded | None:
         """What is written down, if it can be read."""
-        there = read_values(directory.ended)
+        there = ENDED.read(directory)
         words = [there.get(name, "") for name in ("reason", "by", "at", "why")]
         known = there.get("reason") and all(isinstance(word, str) for word in words)
         return cls(*words) if known else None
@@ -240,39 +235,6 @@ def find_generation(state_dir: Path, session_id: str, generation: int) -> Sessio
     return directory if generation == newest else directory.beside(generation)
 
 
-# ---- Format numbers of the files that brokers of several versions share ----------------------------------------------
-#
-# `meta.json`, `marks.json`, `events.jsonl`.
-#
-# The number is the key `format`. A file without one is of format 1, and is written without one: brokers from before the
-# numbers refuse a `meta.json` with a key that they do not know.
-#
-# A file of a newer format is read as far as it is understood: keys that are not known are passed over, and those that
-# are known mean what they always did. It is never replaced, which would lose the rest.
-
-FORMAT_KEY = "format"
-
-
-def read_values(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty when there is none that can be read."""
-    try:
-        values = json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
-
-
-def is_newer(values: dict[str, Any], known: int) -> bool:
-    """Whether values are of a format above the one that is known here."""
-    number = values.get(FORMAT_KEY, 1)
-    return not isinstance(number, int) or number > known
-
-
-def numbered(known: int) -> dict[str, int]:
-    """What a writer of this format puts beside its values."""
-    return {FORMAT_KEY: known} if known > 1 else {}
-
-
 # ---- Who writes a session's log: its sink, as that one wrote itself down ---------------------------------------------
 
 
@@ -316,8 +278,7 @@ def sink_of(directory: SessionDirectory) -> Sink:
 # log when it is stopped or the session has ended, by whatever broker is there then. So a killed broker loses nothing.
 # Whoever changes the note holds `recording.lock`.
 
-RECORDING_FORMAT = 1
-"""The newest format of `recording.json` that is known here."""
+RECORDING = Document(SessionDirectory.recording, indent=1, to_disk=True)
 
 Keep = Literal["always", "on_failure"]
 """Whether its file is kept whatever happens, or only if something failed."""
@@ -387,27 +348,18 @@ class RecordingNote:
         Raises:
             IoError: it cannot be, or a newer version has written there.
         """
-        there = read_values(directory.recording)
-        if is_newer(there, RECORDING_FORMAT):
-            raise IoError(f"{directory.recording} was written by a newer tmuxmcp.", hint="Use that version.")
         try:
-            if not directory.is_there:
-                raise FileNotFoundError(2, os.strerror(2))
-            write_atomically(
-                directory.recording, json.dumps({**numbered(RECORDING_FORMAT), **vars(self)}, indent=1), to_disk=True
-            )
+            RECORDING.write(directory, vars(self))
+        except NewerFormat as error:
+            raise IoError(f"{directory.recording} was written by a newer tmuxmcp.", hint="Use that version.") from error
         except OSError as error:
             raise IoError(f"{directory.recording} cannot be written: {error.strerror}.") from error
 
     @classmethod
     def load(cls, directory: SessionDirectory) -> RecordingNote | None:
         """What is written down; None: nothing that can be read."""
-        there = read_values(directory.recording)
-        try:
-            note = cls(**{each.name: there[each.name] for each in fields(cls) if each.name in there})
-        except TypeError:
-            return None
-        return replace(note, place=_file_id(note.place))
+        note = made_of(cls, RECORDING.read(directory))
+        return replace(note, place=_file_id(note.place)) if note else None
 
 
 def _file_id(given: Any) -> FileId | None:
@@ -470,3 +422,103 @@ def new_names(ending: str) -> Iterator[str]:
     """Names for a file that is made now, the first choice first."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     return (f"{stamp}{f'-{number}' if number else ''}{ending}" for number in count())
+
+
+# ---- How far each caller has come, whatever broker it asked: in reading, in being told of give-backs -----------------
+
+
+class Cursors(ByCaller[int]):
+    """The files of one directory, by caller; 0 for one of whom nothing is known."""
+
+    def __init__(self, directory: SessionDirectory, path: Path) -> None:
+        super().__init__(directory, path, int, 0)
+
+    def move(self, caller: str, offset: int) -> None:
+        """Remember how far this caller has come."""
+        self.put(caller, offset, b"%020d" % offset)
+
+
+# ---- Which commands of a session each caller was told of, whatever broker it asked -----------------------------------
+
+MOST_BEYOND = 64
+"""Numbers that are kept one by one; a caller who takes so many answers in between has given up the older ones."""
+
+
+@dataclass(frozen=True)
+class ToldCommands:
+    """The commands that one caller was told of, by number."""
+
+    through: int = 0
+    """All up to this one."""
+    beyond: frozenset[int] = frozenset()
+    """And these."""
+
+    def knows(self, number: int) -> bool:
+        """Whether it was told of a command."""
+        return number <= self.through or number in self.beyond
+
+    def also(self, number: int, ended: Iterable[int]) -> ToldCommands:
+        """With one more; `ended`: the numbers of all that have ended behind `through`, rising."""
+        beyond, through = {*self.beyond, number}, self.through
+        for each in ended:
+            if each not in beyond:
+                break
+            through = max(through, each)
+        return _bounded(through, {each for each in beyond if each > through})
+
+    def without(self, numbers: Sequence[int], ended: Iterable[int]) -> ToldCommands:
+        """Without some, rising; `ended`: the numbers of all that have ended from the first of those on."""
+        through = min(self.through, numbers[0] - 1)
+        beyond = {*self.beyond, *(each for each in ended if each <= self.through)}
+        return _bounded(through, beyond.difference(numbers))
+
+
+def _bounded(through: int, beyond: set[int]) -> ToldCommands:
+    while len(beyond) > MOST_BEYOND:
+        through = min(beyond)
+        beyond.discard(through)
+    return ToldCommands(through, frozenset(beyond))
+
+
+class ToldCallers(ByCaller[ToldCommands]):
+    """The files of `told/`; a caller who never asked was told of nothing."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        super().__init__(directory, directory.told, _told, ToldCommands())
+
+    def tell(self, caller: str, told: ToldCommands) -> None:
+        """Remember what this caller was told of."""
+        if told != self.of(caller):
+            # What a longer line left behind this one is not read.
+            self.put(caller, told, (" ".join(map(str, (told.through, *sorted(told.beyond)))) + "\n").encode())
+
+
+def _told(text: str) -> ToldCommands:
+    first, *beyond = map(int, text.splitlines()[0].split())
+    return ToldCommands(first, frozenset(beyond))
+
+
+# ---- Input that may wait in tmux for a program that does not read: how much, whatever broker typed it ----------------
+
+TERMINAL_TAKES_BYTES = 4096
+"""What a terminal takes itself: less is not written down."""
+
+
+class QueuedInput:
+    """The file `typed` of one session."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._path = directory.queued
+
+    @property
+    def bytes(self) -> int:
+        """Bytes typed since its terminal last had room: at most that many are queued."""
+        with suppress(OSError, ValueError):
+            return int(read_text(self._path))
+        return 0
+
+    @bytes.setter
+    def bytes(self, size: int) -> None:
+        with suppress(OSError):
+            if size > TERMINAL_TAKES_BYTES or self._path.exists():
+                write_atomically(self._path, str(size))

@@ -13,7 +13,7 @@ from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.machine.launch.shells import names
 from tmuxmcp.machine.witness.tty import has_stopped
 from tmuxmcp.record.commands import EndedCommand
-from tmuxmcp.record.cursors import ToldCommands
+from tmuxmcp.record.meta import ToldCommands
 from tmuxmcp.sessions.commands import Command, shell_is_back
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import socket
 import time
@@ -25,6 +24,7 @@ from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed, TmuxMcpError
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.record.directory import SessionDirectory, directories
+from tmuxmcp.record.documents import FileVersion, file_version
 from tmuxmcp.record.events import Events
 from tmuxmcp.record.log import LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta, find_generation, generation_of, kept_generations, sink_of
@@ -63,7 +63,7 @@ class Registry:
         """Told of each session that is taken up or made, and that tmux knows."""
         self.given_back: Callable[[Session, Lease, str], None] = lambda session, lease, reason: None
         """Told of each time that a session was given back, and why, by the broker that writes that down."""
-        self._read: dict[str, tuple[int, int, bool]] = {}
+        self._read: dict[str, tuple[FileVersion, bool]] = {}
         """By id, the `meta.json` that a session without a pane was last read from, also when it was destroyed."""
 
     def _given_back(self, session: Session, lease: Lease, reason: str) -> None:
@@ -218,7 +218,7 @@ class Registry:
         """The sessions that were destroyed last, and how many more there are; their marks are not read."""
         written = directories(self.state_dir, SessionDirectory.meta)
         others = [each for each in written if SESSION_ID.match(each.name) and each.name not in self.sessions]
-        newest = sorted(others, key=lambda each: self._written(each.name)[1], reverse=True)
+        newest = sorted(others, key=lambda each: self._written(each.name)[0][1], reverse=True)
         found = [session for session in map(self._open_kept, newest[:most]) if session]
         for session in found:
             session.meta.marks = False
@@ -255,14 +255,10 @@ class Registry:
             if (known and known.pane) or self._written(session_id) != self._read.get(session_id):
                 self.lost(session_id)
 
-    def _written(self, session_id: str) -> tuple[int, int, bool]:
+    def _written(self, session_id: str) -> tuple[FileVersion, bool]:
         """Which `meta.json` there is, as it is replaced, never changed; and whether `destroyed` is beside it."""
         directory = self.directory(session_id)
-        try:
-            state = os.stat(directory.meta)
-        except OSError:
-            return (0, 0, False)
-        return (state.st_ino, state.st_mtime_ns, directory.destroyed.exists())
+        return file_version(directory.meta), directory.destroyed.exists()
 
     async def forget(self, session: Session) -> None:
         """End what is left of it, and forget it."""

@@ -31,8 +31,8 @@ from tmuxmcp.machine.witness import tty
 from tmuxmcp.machine.witness.kernel import EnteredLine, KernelFacts, stopped
 from tmuxmcp.machine.witness.relays import Sight
 from tmuxmcp.record.commands import remove_left
-from tmuxmcp.record.cursors import Cursors, QueuedInput, ToldCallers
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.documents import Cached
 from tmuxmcp.record.events import (
     Booted,
     Events,
@@ -48,7 +48,18 @@ from tmuxmcp.record.events import (
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, Places, RawLog
-from tmuxmcp.record.meta import Meta, RecordingNote, Start, WhyEnded, generation_of, sink_of, sink_pid
+from tmuxmcp.record.meta import (
+    Cursors,
+    Meta,
+    QueuedInput,
+    RecordingNote,
+    Start,
+    ToldCallers,
+    WhyEnded,
+    generation_of,
+    sink_of,
+    sink_pid,
+)
 from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.record.past.timing import Times
 from tmuxmcp.sessions.bounds import SessionBounds
@@ -135,7 +146,9 @@ class Session:
         """Called when this broker writes down that a person has given the session back; the argument says why."""
         self.shown = ShownInput(log, self.events)
         """What was typed, while a recording wants it."""
-        self._recording: tuple[tuple[int, int], RecordingNote | None] = ((0, 0), None)
+        self._recording: Cached[RecordingNote | None] = Cached(
+            directory.recording, partial(RecordingNote.load, directory), None
+        )
         """Which `recording.json` was read last, and what it says."""
         self.queued = QueuedInput(directory)
         self._cursors = Cursors(directory, directory.cursors)
@@ -701,7 +714,7 @@ class Session:
             and each.until is not None
             and each.since <= command.start
             and command.end == max(each.until if each.output_end is None else each.output_end, command.start)
-            for each in self._shell.file.levels
+            for each in self._shell.file.value
             if command.level and not command.proven
         )
 
@@ -914,16 +927,8 @@ class Session:
     @property
     def recording(self) -> RecordingNote | None:
         """The recording that is being made, or the last one that was."""
-        if not os.access(self.directory.recording, os.F_OK):  # nearly always: an exception would cost more
-            return None
-        try:
-            state = os.stat(self.directory.recording)
-        except OSError:
-            return None
-        seen = (state.st_ino, state.st_mtime_ns)
-        if self._recording[0] != seen:
-            self._recording = (seen, RecordingNote.load(self.directory))
-        return self._recording[1]
+        self._recording.read()
+        return self._recording.value
 
     def write_shown(self, offset: int, text: str | None) -> None:
         """Note what was typed where the terminal shows it; it is written down once it was shown, if that is recorded.

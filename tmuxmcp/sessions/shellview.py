@@ -157,7 +157,7 @@ class ShellView:
 
     def take_levels(self) -> None:
         """The same, where this broker has just changed them."""
-        known = {each.nonce: each for each in self.file.levels}
+        known = {each.nonce: each for each in self.file.value}
         for nonce in [each for each in self._levels if each not in known and each != self._nonce]:
             for kept in (self._levels, self._tracks, self._commands, self.answers, self.refusals, self._held):
                 kept.pop(nonce, None)
