@@ -195,15 +195,15 @@ async def serve_stdio(settings: Settings) -> None:
     log.info("serving %s on stdio", key)
     answered = RecentAnswers()
     async with late_broker(settings, key, answered.greeted) as broker:
-        server = mcp.build_server(
+        face = mcp.McpFace(
             broker,
             settings=broker_settings(settings),
             tools=settings.tools,
             results=settings.results,
-            caller=lambda _: broker.caller,
+            caller=lambda: broker.caller,
             answered=answered,
         )
-        await stdio.serve(server, mcp.only_waits, answered)
+        await stdio.serve(face.server(), mcp.only_waits, answered)
 
 
 def run_http(

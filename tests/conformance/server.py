@@ -28,11 +28,10 @@ from mcp.types import (
     TextResourceContents,
 )
 
-import tmuxmcp.faces.http
 from tests.conformance import earlier, rounds
 from tests.conformance.forms import PNG, PROMPTS, RESOURCES, TEMPLATE, TOOLS, Context, Row, described, encoded
 from tmuxmcp.__main__ import main
-from tmuxmcp.faces.mcp import build_server
+from tmuxmcp.faces.mcp import McpFace
 
 FIXTURES = (earlier, rounds)
 """Imported for the rows that they put into the tables."""
@@ -41,9 +40,12 @@ FIXTURES = (earlier, rounds)
 Handler = Callable[[Context, Any], Awaitable[Any]]
 
 
-def with_fixtures(*args: Any, **options: Any) -> Server[dict[str, Any]]:
+own_server = McpFace.server
+
+
+def with_fixtures(face: McpFace) -> Server[dict[str, Any]]:
     """The product's server, and the fixtures before its own tools, resources and prompts."""
-    server = build_server(*args, **options)
+    server = own_server(face)
     wrappers: dict[str, tuple[type[Any], Callable[[Handler], Handler]]] = {
         "tools/list": (PaginatedRequestParams, partial(listing, "tools", [row.form for row in TOOLS.values()])),
         "prompts/list": (PaginatedRequestParams, partial(listing, "prompts", [row.form for row in PROMPTS.values()])),
@@ -110,5 +112,5 @@ async def set_level(ctx: Context, params: SetLevelRequestParams) -> EmptyResult:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", MCPDeprecationWarning)
-    tmuxmcp.faces.http.build_server = with_fixtures
+    McpFace.server = with_fixtures  # type: ignore[method-assign]  # of every server that is made from now on
     sys.exit(main())

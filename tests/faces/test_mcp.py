@@ -21,7 +21,7 @@ from tmuxmcp.contract.errors import TmuxUnavailable
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Seldom
 from tmuxmcp.faces import mcp
-from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, as_tool, build_server, lean, select, stdio_identity
+from tmuxmcp.faces.mcp import INSTRUCTIONS, McpFace, as_result, as_tool, lean, select, stdio_identity
 from tmuxmcp.faces.text import footer, portable, render
 
 
@@ -39,7 +39,7 @@ def double():
 @pytest.fixture
 def connect(mode, double):
     def connect(**options):
-        return Client(build_server(partial(source, double), caller=lambda ctx: "me", **options), mode=mode)
+        return Client(McpFace(partial(source, double), caller=lambda: "me", **options).server(), mode=mode)
 
     return connect
 
@@ -302,7 +302,7 @@ async def test_broker_that_does_not_open_is_an_answer(mode):
     async def none():
         raise TmuxUnavailable("tmux is missing.", hint="Install it.")
 
-    async with Client(build_server(none), mode=mode) as client:
+    async with Client(McpFace(none).server(), mode=mode) as client:
         answer = await client.call_tool("health", {})
     assert answer.content[0].text == "TMUX_UNAVAILABLE: tmux is missing. Hint: Install it."
 
@@ -358,7 +358,7 @@ async def test_names_that_are_not_utf8_arrive_readable(mode):
         async def _ran(self, command, call):
             return RUN.model_copy(update={"cwd": os.fsdecode(b"/\xff"), "output": "\ud800"})
 
-    async with Client(build_server(partial(source, Odd())), mode=mode) as client:
+    async with Client(McpFace(partial(source, Odd())).server(), mode=mode) as client:
         answer = await client.call_tool("run", {"command": "true"})
     assert answer.structured_content["cwd"] == "/\\udcff"
     assert answer.structured_content["output"] == "\\ud800"

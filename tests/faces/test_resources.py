@@ -18,7 +18,7 @@ from tmuxmcp.contract.errors import TmuxUnavailable
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.results import ReadResult
 from tmuxmcp.faces import resources
-from tmuxmcp.faces.mcp import build_server
+from tmuxmcp.faces.mcp import McpFace
 from tmuxmcp.faces.resources import RECIPES, parse_uri
 from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.player import Player
@@ -54,7 +54,7 @@ async def connected(broker: Broker, mode: str) -> AsyncIterator[Heard]:
         if isinstance(message, ResourceUpdatedNotification):
             heard.uris.append(message.params.uri)
 
-    async with Client(build_server(source), mode=mode, message_handler=on_message) as client:
+    async with Client(McpFace(source).server(), mode=mode, message_handler=on_message) as client:
         heard = Heard(client)
         yield heard
 
@@ -269,7 +269,7 @@ async def test_without_a_broker_subscribing_is_an_error(mode: str):
     async def none() -> Broker:
         raise TmuxUnavailable("tmux is missing.", hint="Install it.")
 
-    async with Client(build_server(none), mode=mode) as client:
+    async with Client(McpFace(none).server(), mode=mode) as client:
         with pytest.raises(MCPError) as raised:
             async with subscribed(Heard(client), "tmux://sessions"):
                 pass

@@ -18,7 +18,7 @@ from tmuxmcp.contract.errors import SessionNotFound
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import Run
-from tmuxmcp.faces.mcp import build_server, only_waits
+from tmuxmcp.faces.mcp import McpFace, only_waits
 from tmuxmcp.faces.stdio import serve
 
 RUN = r.RunResult(
@@ -372,13 +372,13 @@ class Double(Operations):
 
 
 async def source(double: Double | None = None) -> Any:
-    """What `build_server` takes."""
+    """What `McpFace` takes."""
     return double or Double()
 
 
 async def main() -> None:
     logging.basicConfig(level=logging.INFO)
-    await serve(build_server(source), only_waits)
+    await serve(McpFace(source).server(), only_waits)
     if "--linger" in sys.argv:
         await anyio.sleep(0.2)
 

@@ -10,7 +10,7 @@ import logging
 import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,13 +24,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.call import ALL_SCOPES, Call, Room
+from tmuxmcp.contract.call import ALL_SCOPES, Call
 from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, InvalidArgument, IoError, TmuxMcpError, Unauthorized
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 from tmuxmcp.faces import listener
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, PROOF_HEADER, TASK, TOKEN, Entrance
-from tmuxmcp.faces.mcp import Context, Results, build_server
+from tmuxmcp.faces.mcp import Context, McpFace, Results
 from tmuxmcp.faces.metrics import Metrics
 from tmuxmcp.faces.page import codes
 from tmuxmcp.faces.page.codes import AccessSecrets, ServedPage
@@ -106,22 +106,11 @@ class Service:
             log.info("the client %s is the caller %s", name, self._callers[name])
         self._rooms = {caller: AnswerRoom() for caller in self._callers.values()}
         self.metrics = Metrics()
-        self._subscriptions = Subscriptions(self._opened, self.metrics.dropped)
+        self._subscriptions = Subscriptions(self.opened, self.metrics.dropped)
         self._rpc = Rpc(broker, self.metrics.call, settings)
-        self._server = build_server(
-            self._opened,
-            settings=settings,
-            tools=tools,
-            results=results,
-            caller=lambda ctx: self._caller(_scope(ctx)),
-            scopes=lambda ctx: _scopes(_scope(ctx)),
-            client=lambda ctx: _client(_scope(ctx)),
-            around=self._around,
-            room=lambda ctx: self._room(_scope(ctx)),
-            subscriptions=self._subscriptions,
-        )
+        face = _HttpMcp(self, settings=settings, tools=tools, results=results, subscriptions=self._subscriptions)
         self._manager = StreamableHTTPSessionManager(
-            self._server,
+            face.server(),
             session_idle_timeout=SESSION_IDLE_S,
             max_sessions=MAX_MCP_SESSIONS,
             max_request_body_size=MAX_BODY,
@@ -164,32 +153,32 @@ class Service:
         """End all calls of tools; their clients are told."""
         self._stopping.set()
 
-    async def _opened(self) -> AnyBroker:
+    async def opened(self) -> AnyBroker:
+        """The broker."""
         return self._broker
 
-    def _caller(self, scope: Any) -> str:
+    def call_of(self, scope: Any) -> Call:
+        """What an HTTP request says of who calls."""
         token = cast("Token | None", scope[TOKEN])
-        return self._callers[token.name if token else ANONYMOUS]
-
-    def _room(self, scope: Any) -> Room:
-        return self._rooms[self._caller(scope)].until_done(scope[TASK])
-
-    # ---- what answers --------------------------------------------------------------------------
+        caller = self._callers[token.name if token else ANONYMOUS]
+        room = self._rooms[caller].until_done(scope[TASK])
+        return Call(caller, token.scopes if token else ALL_SCOPES, _client(scope), room=room)
 
     @asynccontextmanager
-    async def _around(self, ctx: Context, name: str) -> AsyncIterator[None]:
+    async def counted(self, scope: Any, name: str) -> AsyncIterator[None]:
+        """Count a call of a tool, and end it when its client leaves or the server stops."""
         with self.metrics.call(name):
-            async with unless({_scope(ctx)[GONE]: "The client has left.", self._stopping: "The server stops."}):
+            async with unless({scope[GONE]: "The client has left.", self._stopping: "The server stops."}):
                 yield
+
+    # ---- what answers --------------------------------------------------------------------------
 
     async def _answer_rpc(self, request: Request) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # a page of another site cannot send this without asking
             return Response(status_code=415)
-        scope = request.scope
         try:
-            own = Call(caller=self._caller(scope), scopes=_scopes(scope), client=_client(scope), room=self._room(scope))
-            call = _call_of_gateway(request, own)
+            call = _call_of_gateway(request, self.call_of(request.scope))
             said = self._gateway_headers(request)
         except (InvalidArgument, Unauthorized) as error:
             return _refusal(error)
@@ -248,6 +237,20 @@ class Service:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(await self.metrics.page(self._broker), media_type=CONTENT_TYPE_LATEST)
+
+
+class _HttpMcp(McpFace):
+    """MCP over HTTP: several clients, each known by its token."""
+
+    def __init__(self, service: Service, **how: Any) -> None:
+        super().__init__(service.opened, **how)
+        self._service = service
+
+    def caller_of(self, ctx: Context) -> Call:
+        return self._service.call_of(_scope(ctx))
+
+    def around(self, ctx: Context, name: str) -> AbstractAsyncContextManager[None]:
+        return self._service.counted(_scope(ctx), name)
 
 
 @dataclass(frozen=True)
@@ -320,11 +323,6 @@ def _call_of_gateway(request: Request, call: Call) -> Call:
         call = replace(call, client=f"{call.client}.{client}")  # no token's name has a point
     scopes = request.headers.get(SCOPES_HEADER)
     return call if scopes is None else replace(call, scopes=call.scopes & set(scopes.split(",")))
-
-
-def _scopes(scope: Any) -> frozenset[str]:
-    token = cast("Token | None", scope[TOKEN])
-    return token.scopes if token else ALL_SCOPES
 
 
 def _client(scope: Any) -> str:

@@ -16,7 +16,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from functools import cache
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -48,7 +47,7 @@ from mcp.types import (
 )
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.call import ALL_SCOPES, Ask, Call, CallAgain, Progress, Question, Room, new_call_id
+from tmuxmcp.contract.call import Ask, Call, CallAgain, Progress, Question, new_call_id
 from tmuxmcp.contract.errors import ConfirmationDeclined, Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.latedataclass import changed
@@ -78,7 +77,6 @@ SHOW_ONE: dict[str, ResultForm] = {
 Claude Code and Codex show structured content as JSON in place of the text. The others show the text alone.
 """
 Context = ServerRequestContext[Any, Any]
-Caller = str | Callable[[Context], str]
 
 CALL_META, ERROR_META, RESULT_META = "tmuxmcp/call", "tmuxmcp/error", "tmuxmcp/result"
 DURATION_META = "tmuxmcp/duration_ms"
@@ -145,74 +143,99 @@ def stdio_identity() -> str:
     return f"stdio:{who}:{where}"
 
 
-def build_server(
-    broker: BrokerSource,
-    *,
-    settings: BrokerSettings = DEFAULT_SETTINGS,
-    tools: Sequence[str] = ("core", "process", "human"),
-    results: Results = "both",
-    caller: Caller = "mcp",
-    scopes: Callable[[Context], frozenset[str]] = lambda ctx: ALL_SCOPES,
-    client: Callable[[Context], str] = lambda ctx: "",
-    around: Callable[[Context, str], AbstractAsyncContextManager[None]] = lambda ctx, name: nullcontext(),
-    room: Callable[[Context], Room] | None = None,
-    subscriptions: Subscriptions | None = None,
-    answered: RecentAnswers | None = None,
-) -> Server[dict[str, Any]]:
-    """An MCP server over a broker.
+class McpFace:
+    """A broker as an MCP server of one client; who has several says by `caller_of` which one calls."""
 
-    Args:
-        broker: gives the broker; awaited at each call, so that the client is greeted while it opens.
-        settings: whose values the tools' schemas give as defaults.
-        tools: names of tool sets, or `all`.
-        results: what a result holds: text, structured content, or both; auto: as the client that calls shows it.
-        caller: whose read cursors and default session are meant; a function is asked once the broker is open.
-        scopes: what the caller may do.
-        client: the name of the token with which the caller comes; empty: it comes with none.
-        around: entered around each call of a tool, with its name.
-        room: for the long answers to who calls; left out: the server has one client, and its call is over with the
-            task that answers it.
-        subscriptions: the subscribers; left out: its own.
-        answered: takes note of the calls that were answered, on a wire whose requests have numbers of their own.
-    """
-    offered = select(tools)
-    own_room = AnswerRoom()
-    whole = "all" in tools
+    def __init__(
+        self,
+        broker: BrokerSource,
+        *,
+        settings: BrokerSettings = DEFAULT_SETTINGS,
+        tools: Sequence[str] = ("core", "process", "human"),
+        results: Results = "both",
+        caller: Callable[[], str] = lambda: "mcp",
+        subscriptions: Subscriptions | None = None,
+        answered: RecentAnswers | None = None,
+    ) -> None:
+        """Offer what a broker does.
 
-    @cache
-    def listed(shape: ResultForm) -> ListToolsResult:
-        return ListToolsResult(tools=[as_tool(row, shape, settings, whole=whole) for row in offered.values()])
+        Args:
+            broker: gives the broker; awaited at each call, so that the client is greeted while it opens.
+            settings: whose values the tools' schemas give as defaults.
+            tools: names of tool sets, or `all`.
+            results: what a result holds: text, structured content, or both; auto: as the client that calls shows it.
+            caller: whose read cursors and default session are meant; asked once the broker is open.
+            subscriptions: the subscribers; left out: its own.
+            answered: takes note of the calls that were answered, on a wire whose requests have numbers of their own.
+        """
+        self._broker, self._settings, self._results, self._caller = broker, settings, results, caller
+        self._offered, self._whole = select(tools), "all" in tools
+        self._listed: dict[ResultForm, ListToolsResult] = {}
+        self._room, self._asking, self._answered = AnswerRoom(), OpenQuestions(), answered
+        self._subscribers = subscriptions or Subscriptions(broker)
 
-    def call_of(ctx: Context) -> Call:
-        who = caller if isinstance(caller, str) else caller(ctx)
-        there = room(ctx) if room else own_room.until_done(current_task())
-        return Call(
-            caller=who,
-            scopes=scopes(ctx),
-            client=client(ctx),
-            progress=_progress(ctx),
-            room=there,
-            asks_person="request_user_input" in offered,
+    def server(self) -> Server[dict[str, Any]]:
+        """The SDK's server, which answers by this."""
+        resources, subscribers = Resources(self._broker, self._call_of), self._subscribers
+
+        @asynccontextmanager
+        async def lifespan(server: Server[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+            async with subscribers.run():
+                yield {}
+
+        return Server(
+            "tmuxmcp",
+            title="tmuxmcp",
+            version=__version__,
+            description="Terminal sessions for agents, on tmux",
+            instructions=INSTRUCTIONS,
+            icons=[ICON],
+            lifespan=lifespan,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=resources.listing,
+            on_list_resource_templates=resources.templates,
+            on_read_resource=resources.read,
+            on_subscribe_resource=subscribers.subscribe,
+            on_unsubscribe_resource=subscribers.unsubscribe,
+            on_subscriptions_listen=subscribers.listen,
+            on_list_prompts=list_prompts,
+            on_get_prompt=get_prompt,
+            on_completion=resources.complete,
         )
 
-    async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return listed(shown_by(ctx, results))
+    def caller_of(self, ctx: Context) -> Call:
+        """Who calls, and what they may do; the call is over with the task that answers it."""
+        return Call(self._caller(), room=self._room.until_done(current_task()))
 
-    asking = OpenQuestions()
+    def around(self, ctx: Context, name: str) -> AbstractAsyncContextManager[None]:
+        """Entered around each call of a tool."""
+        return nullcontext()
 
-    async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+    def _call_of(self, ctx: Context) -> Call:
+        asks_person = "request_user_input" in self._offered
+        return changed(self.caller_of(ctx), progress=_progress(ctx), asks_person=asks_person)
+
+    async def _list_tools(self, ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        form = shown_by(ctx, self._results)
+        if form not in self._listed:
+            tools = [as_tool(row, form, self._settings, whole=self._whole) for row in self._offered.values()]
+            self._listed[form] = ListToolsResult(tools=tools)
+        return self._listed[form]
+
+    async def _call_tool(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         call_id, began = new_call_id(), time.monotonic()
-        ask, answers = asking.of(ctx, params), asking.answered_digest(params)
+        ask, answers = self._asking.of(ctx, params), self._asking.answered_digest(params)
         try:
-            operation = _find(offered, params.name)
-            opened = await broker()
-            call = changed(call_of(ctx), call_id=call_id, ask=ask, answers=answers)
-            async with around(ctx, operation.name):
+            operation = _find(self._offered, params.name)
+            opened = await self._broker()
+            call = changed(self._call_of(ctx), call_id=call_id, ask=ask, answers=answers)
+            async with self.around(ctx, operation.name):
                 arguments = with_request_id(operation, params.arguments or {}, params.meta)
                 result = await opened.perform(operation, arguments, call)
-            if answered and ctx.request_id is not None:
-                answered.add(ctx.request_id, call)
-            return _timed(as_result(result, shown_by(ctx, results), call_id), began)
+            if self._answered and ctx.request_id is not None:
+                self._answered.add(ctx.request_id, call)
+            return _timed(as_result(result, shown_by(ctx, self._results), call_id), began)
         except NeedsInput as needed:
             return needed.result
         except TmuxMcpError as error:
@@ -223,35 +246,6 @@ def build_server(
             incident = uuid4().hex[:12]
             log.exception("call %s: %s failed, incident %s", call_id, params.name, incident)
             return _timed(as_error(_internal(incident), call_id), began)
-
-    resources = Resources(broker, call_of)
-    subscribers = subscriptions or Subscriptions(broker)
-
-    @asynccontextmanager
-    async def lifespan(server: Server[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
-        async with subscribers.run():
-            yield {}
-
-    return Server(
-        "tmuxmcp",
-        title="tmuxmcp",
-        version=__version__,
-        description="Terminal sessions for agents, on tmux",
-        instructions=INSTRUCTIONS,
-        icons=[ICON],
-        lifespan=lifespan,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=resources.listing,
-        on_list_resource_templates=resources.templates,
-        on_read_resource=resources.read,
-        on_subscribe_resource=subscribers.subscribe,
-        on_unsubscribe_resource=subscribers.unsubscribe,
-        on_subscriptions_listen=subscribers.listen,
-        on_list_prompts=list_prompts,
-        on_get_prompt=get_prompt,
-        on_completion=resources.complete,
-    )
 
 
 def shown_by(ctx: Context, results: Results) -> ResultForm:

@@ -9,24 +9,29 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from inspect import iscoroutinefunction
 
 from tmuxmcp.contract.errors import TmuxMcpError, shortage
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import parse
 
-LOCAL_VERBS = frozenset({"new", "run", "send", "read", "search", "list", "ls", "view", "kill", "page"})
-"""Verbs that are not run elsewhere: their work is operations, which go to each machine; the page is this machine's."""
+LOCAL_VERBS = frozenset({"run", "page"})
+"""Verbs that are not run elsewhere, as those are not whose work is operations: the page is this machine's."""
 
 
 def _do(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Do what the words say; on the session's own machine, if it is another one and it can only be done there."""
+    module, name = options.parser.verb.handler.split(".")
+    handler = getattr(import_module(f"tmuxmcp.faces.cli.{module}"), name)
+    if iscoroutinefunction(handler):
+        from tmuxmcp.faces.cli.calling import with_any
+
+        return with_any(options, handler)
     if hasattr(options, "session") and options.verb not in LOCAL_VERBS:
         from tmuxmcp.faces.cli import attached
 
         if attached.is_elsewhere(options):
             return attached.run(options, words)
-    module, name = options.parser.verb.handler.split(".")
-    handler = getattr(import_module(f"tmuxmcp.faces.cli.{module}"), name)
     status: int = handler(options)
     return status
 

@@ -17,10 +17,10 @@ from tmuxmcp.contract.errors import InvalidArgument, ProgramNotFound, SessionExi
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.cli import attached, calling, output
 from tmuxmcp.faces.cli.arguments import program_words, session_id
-from tmuxmcp.faces.cli.calling import UNCUT_BYTES, is_fleet_id, telling, with_any, with_broker
+from tmuxmcp.faces.cli.calling import UNCUT_BYTES, is_fleet_id, telling, with_broker
 from tmuxmcp.faces.cli.run import MAYBE_SESSION_ID
 from tmuxmcp.faces.cli.service import effective
-from tmuxmcp.faces.cli.watch import table_of, terminal_cols
+from tmuxmcp.faces.cli.watch import table_of, terminal_cols, watch_list
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.sessions import registry
 
@@ -33,45 +33,6 @@ if TYPE_CHECKING:
 
 LAST_LINES = 20
 """In so many of them, the last one with text is looked for."""
-
-
-def new(options: argparse.Namespace) -> int:
-    """`tmuxmcp new`."""
-    return with_any(options, _new)
-
-
-def send(options: argparse.Namespace) -> int:
-    """`tmuxmcp send`."""
-    return with_any(options, _send)
-
-
-def read(options: argparse.Namespace) -> int:
-    """`tmuxmcp read`."""
-    return with_any(options, _read)
-
-
-def search(options: argparse.Namespace) -> int:
-    """`tmuxmcp search`."""
-    return with_any(options, _search)
-
-
-def list_(options: argparse.Namespace) -> int:
-    """`tmuxmcp list`."""
-    if options.watch:
-        from tmuxmcp.faces.cli.watch import watch_list
-
-        return watch_list(options)
-    return with_any(options, _list)
-
-
-def view(options: argparse.Namespace) -> int:
-    """`tmuxmcp view`."""
-    return with_any(options, _view)
-
-
-def kill(options: argparse.Namespace) -> int:
-    """`tmuxmcp kill`."""
-    return with_any(options, _kill)
 
 
 def attach(options: argparse.Namespace) -> int:
@@ -87,7 +48,8 @@ def attach(options: argparse.Namespace) -> int:
     os.execve(options.argv[0], options.argv, attached.environment())
 
 
-async def _new(broker: AnyBroker, options: argparse.Namespace) -> int:
+async def new(broker: AnyBroker, options: argparse.Namespace) -> int:
+    """`tmuxmcp new`."""
     program, *args = program_words(options) or [""]
     given = _given_options(options, "name", "rows", "cols", "cwd", "sandbox", "host")
     if options.record:
@@ -115,7 +77,8 @@ async def _new(broker: AnyBroker, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _send(broker: AnyBroker, options: argparse.Namespace) -> int:
+async def send(broker: AnyBroker, options: argparse.Namespace) -> int:
+    """`tmuxmcp send`."""
     session, text = await _send_words(broker, options)
     given, began = _wait_arguments(options), time.monotonic()
     with telling(broker) as operations:
@@ -159,7 +122,8 @@ async def _send_words(broker: AnyBroker, options: argparse.Namespace) -> tuple[s
     return words[0], ""
 
 
-async def _read(broker: AnyBroker, options: argparse.Namespace) -> int:
+async def read(broker: AnyBroker, options: argparse.Namespace) -> int:
+    """`tmuxmcp read`."""
     waits = _wait_arguments(options)
     given = _given_options(options, "command", "view", "since", "offset", "limit", "format")
     with telling(broker) as operations:
@@ -190,7 +154,8 @@ def _end_line(command: r.Command) -> str:
     return f"command {command.number} {status}: {(command.text or '')[:200]}".rstrip(": ")
 
 
-async def _search(broker: AnyBroker, options: argparse.Namespace) -> int:
+async def search(broker: AnyBroker, options: argparse.Namespace) -> int:
+    """`tmuxmcp search`."""
     words = options.words
     if len(words) > (2 if options.session is None else 1):
         raise InvalidArgument("There is one PATTERN to search for.", hint="Put it into quotes.")
@@ -207,7 +172,10 @@ async def _search(broker: AnyBroker, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _list(broker: AnyBroker, options: argparse.Namespace) -> int:
+async def list_(broker: AnyBroker, options: argparse.Namespace) -> int:
+    """`tmuxmcp list`."""
+    if options.watch:
+        return await watch_list(broker, options)
     result = await broker.list_sessions(include_exited=options.all, limit=EVERY_SESSION)
     if options.json:
         output.write_result(result)
@@ -234,7 +202,8 @@ def _last_line(state_dir: Path, name: str) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-async def _view(broker: AnyBroker, options: argparse.Namespace) -> int:
+async def view(broker: AnyBroker, options: argparse.Namespace) -> int:
+    """`tmuxmcp view`."""
     colours = output.coloured(sys.stdout)
     name, _, earlier = session_id(options).partition(".")
     generation = int(earlier) if earlier.isdecimal() else None
@@ -277,7 +246,8 @@ async def _attach_in_window(broker: Broker, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _kill(broker: AnyBroker, options: argparse.Namespace) -> int:
+async def kill(broker: AnyBroker, options: argparse.Namespace) -> int:
+    """`tmuxmcp kill`."""
     given = _given_options(options, "force", "signal", "grace_ms")
     result = await broker.destroy_session(session_id(options), **given)
     if options.json:

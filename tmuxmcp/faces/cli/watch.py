@@ -24,7 +24,7 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
-from tmuxmcp.faces.cli.calling import UNCUT_BYTES, with_any, with_broker
+from tmuxmcp.faces.cli.calling import UNCUT_BYTES, with_broker
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.faces.cli.stage import Stage
 from tmuxmcp.gate.confirmations import Confirmations
@@ -58,10 +58,10 @@ def watch(options: argparse.Namespace) -> int:
     return with_broker(options, _watch_live if live else _watch_plain)
 
 
-def watch_list(options: argparse.Namespace) -> int:
+async def watch_list(broker: AnyBroker, options: argparse.Namespace) -> int:
     """`tmuxmcp list --watch`."""
     live = sys.stdout.isatty() and not options.json
-    return with_any(options, _list_live if live else _list_plain)
+    return await (_list_live if live else _list_plain)(broker, options)
 
 
 # ---- one session ---------------------------------------------------------------------------------
