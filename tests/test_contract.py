@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 import tmuxmcp
 from tests.kit.agent import Agent, an_agent
 from tests.kit.cases import for_each
+from tests.kit.fixtures import of_file
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.errors import all_errors
 from tmuxmcp.contract.operations import OPERATIONS
@@ -182,11 +182,7 @@ SETTINGS: dict[str, Any] = {
 COMMANDS = "serve demo new run send read list view attach watch kill log history search doctor install config"
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    """One server for the whole file."""
-    with an_agent("--tools", "all", "--max-wait-ms", "20000", "bash") as agent:
-        yield agent
+agent = of_file(an_agent, "--tools", "all", "--max-wait-ms", "20000", "bash")
 
 
 # ---- the tables ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 from tests.broker.test_git import digest
 from tests.conftest import SLOW, a_state_dir
 from tests.kit.agent import Agent, an_agent, command_line, eventually
+from tests.kit.fixtures import of_file
 from tmuxmcp.record.directory import DIRECTORY_ENTRIES, SessionDirectory
 
 SECRET = "CANARY"
@@ -106,10 +107,7 @@ def outside(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("--program", "bash") as agent:
-        yield agent
+agent = of_file(an_agent, "--program", "bash")
 
 
 def bounded(agent: Agent, tool: str, **arguments: Any) -> str:

@@ -19,16 +19,14 @@ import pytest
 from tests.behaviour.people.test_watching import drain, watching
 from tests.conftest import SLOW, TMUX
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
 from tests.kit.person import press
 
 EXAMPLES = Path(__file__).parents[2] / "scripts" / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.iterdir())
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash") as agent:
-        yield agent
+agent = of_file(an_agent, "bash")
 
 
 @pytest.fixture

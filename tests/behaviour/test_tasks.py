@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent
+from tests.kit.fixtures import of_file
 from tests.kit.steps import CLEAN, PATH, missing
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
@@ -24,10 +25,7 @@ GIT = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash", PATH=PATH) as agent:
-        yield agent
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 class Task:

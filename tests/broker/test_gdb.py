@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import psutil
 import pytest
 
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.fixtures import of_file
 
 pytestmark = pytest.mark.skipif(not (shutil.which("gdb") and shutil.which("gcc")), reason="needs gdb and gcc")
 
@@ -60,10 +60,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(place)
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("--tools", "core,gdb", "bash") as agent:
-        yield agent
+agent = of_file(an_agent, "--tools", "core,gdb", "bash")
 
 
 def ask(agent: Agent, opened: dict[str, Any], command: str, **arguments: Any) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.kit.agent import Agent, an_agent, refused
+from tests.kit.fixtures import of_file
 
 WHO = {"GIT_AUTHOR_NAME": "A. Person", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "C"}
 ENV = os.environ | WHO | {"GIT_COMMITTER_EMAIL": "c@example.org", "GIT_CONFIG_GLOBAL": "/dev/null"}
@@ -87,10 +87,7 @@ def digest(directory: Path) -> str:
     return found.hexdigest()
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("--tools", "git") as agent:
-        yield agent
+agent = of_file(an_agent, "--tools", "git")
 
 
 def test_status_log_and_diff(agent: Agent, tmp_path: Path):

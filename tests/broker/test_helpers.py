@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
 
 HOSTILE = "tab\there :q! \"'|<CR><Esc>dG\nif x:\n    \\<C-c> \N{LATIN SMALL LETTER U WITH DIAERESIS}\n  !sh # $(id)"
 """Text that would be keys, commands or a string's end."""
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Agent]:
-    with an_agent("--tools", "core,helpers", "bash") as agent:
-        yield agent
+server = of_file(an_agent, "--tools", "core,helpers", "bash")
 
 
 @pytest.fixture

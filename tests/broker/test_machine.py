@@ -13,13 +13,11 @@ import pytest
 
 from tests.conftest import end_server
 from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
 
-
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    options = ("--tools", "core,process,files", "--max-wait-ms", "4000")
-    with an_agent(*options, EDITOR="ed", GITHUB_TOKEN="geheim", STRANGE="1") as opened:
-        yield opened
+agent = of_file(
+    an_agent, "--tools", "core,process,files", "--max-wait-ms", "4000", EDITOR="ed", GITHUB_TOKEN="geheim", STRANGE="1"
+)
 
 
 # ---- processes ----------------------------------------------------------------------------------

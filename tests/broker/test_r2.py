@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
 from tests.machine.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.programs import r2
@@ -26,10 +27,7 @@ needs_r2 = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("--tools", "r2") as agent:
-        yield agent
+agent = of_file(an_agent, "--tools", "r2")
 
 
 @pytest.fixture

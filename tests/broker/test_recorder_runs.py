@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,12 @@ import pytest
 
 from tests.conftest import until_exists
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import Film, FilmExit, FilmInput, FilmMarker, FilmOutput
 
-
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    """One server for the whole file."""
-    with an_agent("bash", "--tools", "all") as agent:
-        yield agent
+agent = of_file(an_agent, "bash", "--tools", "all")
 
 
 def session_of(agent: Agent, name: str, **arguments: Any) -> str:

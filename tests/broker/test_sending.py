@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, eventually, run_command_line
+from tests.kit.fixtures import of_file
 from tmuxmcp.broker import sending
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import SessionTaken
@@ -41,11 +41,7 @@ while data := os.read(0, 4096):
 """A form whose field takes all that comes in one read, as terminal interfaces made of components do."""
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash", "--tools", "core,process,human,helpers") as agent:
-        agent.run("PS1='$ '; true")
-        yield agent
+agent = of_file(an_agent, "bash", "--tools", "core,process,human,helpers", first="PS1='$ '; true")
 
 
 def session_of(agent: Agent, program: str, *args: str) -> str:

@@ -11,13 +11,9 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, audit_lines, refused
+from tests.kit.fixtures import of_file
 
-
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash") as agent:
-        agent.run("PS1='$ '; true")
-        yield agent
+agent = of_file(an_agent, "bash", first="PS1='$ '; true")
 
 
 @pytest.fixture

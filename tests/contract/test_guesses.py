@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.kit.agent import Agent, ToolFailed, an_agent
+from tests.kit.fixtures import of_file
 from tmuxmcp.contract import guesses
 from tmuxmcp.contract.operations import OPERATIONS
 
@@ -74,11 +74,7 @@ UNDERSTOOD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash") as agent:
-        agent.run("true")
-        yield agent
+agent = of_file(an_agent, "bash", first="true")
 
 
 @pytest.mark.parametrize(("tool", "arguments", "right"), REFUSED, ids=lambda value: str(value)[:40])

@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from tests.conftest import TMUX, until_exists
 from tests.conftest import eventually as soon
 from tests.kit import forks
 from tests.kit.agent import eventually
+from tests.kit.fixtures import of_file
 from tests.kit.service import SLOW, TOKENS, Service, a_service, bearer
 from tmuxmcp.contract.operations import OPERATIONS
 
@@ -37,10 +37,7 @@ HTTP_PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_
 WAITING = "tmuxmcp_calls_running"
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with a_service() as service:
-        yield service
+service = of_file(a_service)
 
 
 # ---- who comes in ------------------------------------------------------------------------------
@@ -326,12 +323,6 @@ def test_metrics_count_calls_and_tell_no_names(service: Service):
 
 
 # ---- MCP ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request) -> str:
-    """Both protocol eras."""
-    return request.param
 
 
 async def test_mcp_and_rpc_share_sessions(service: Service, mode: str):

@@ -99,13 +99,16 @@ def refused_for_good(call: Callable[[], object]) -> ToolFailed:
 
 
 @contextmanager
-def an_agent(*arguments: str, **options: Any) -> Iterator[Agent]:
+def an_agent(*arguments: str, first: str = "", **options: Any) -> Iterator[Agent]:
     """An agent with a state directory of its own, for the tests of a whole file; nothing of it is left.
 
     Args:
         arguments, options: as `Agent` takes them.
+        first: a command that is run in its default session before anything else.
     """
     with a_state_dir() as directory, Agent(directory, *arguments, **options) as agent:
+        if first:
+            agent.run(first)
         yield agent
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import tmuxmcp
 from tests.conftest import end_server, eventually, until_exists
 from tests.kit.service import Service
 from tests.nodes.brokers import NODES, Brokers
-from tmuxmcp.config import Settings
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import (
@@ -34,15 +32,6 @@ from tmuxmcp.nodes import gateway as gateway_module
 from tmuxmcp.nodes import remote as remote_module
 from tmuxmcp.nodes.fleet import Fleet
 from tmuxmcp.nodes.transport import Transport
-
-
-@pytest.fixture
-async def fleet(anyio_backend: str, brokers: Brokers, tmp_path: Path) -> AsyncIterator[Fleet]:
-    brokers.write()
-    async with tmuxmcp.open_fleet(brokers.file, Settings(state_dir=tmp_path / "s")) as opened:
-        yield opened
-        for each in (await opened.list_sessions(include_exited=False)).sessions:
-            await opened.destroy_session(each.session_id, True)
 
 
 async def make(fleet: Fleet, node: str, name: str = "", **arguments) -> str:

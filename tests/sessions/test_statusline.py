@@ -11,22 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.behaviour.people.test_watching import drain, watching
 from tests.conftest import TMUX, until_exists
 from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.fixtures import of_file
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 
 Says = Callable[[str], None]
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    """One server for all: each test has a session of its own."""
-    with an_agent("bash") as agent:
-        yield agent
+agent = of_file(an_agent, "bash")
 
 
 def tmux(agent: Agent, *words: str) -> str:

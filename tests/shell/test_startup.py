@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import SLOW, TMUX, a_state_dir, no_first_run
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.fixtures import of_file
 
 FILES = {"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}
 
@@ -21,10 +22,7 @@ Made = tuple[str, dict]
 Make = Callable[..., Made]
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("sh") as agent:
-        yield agent
+agent = of_file(an_agent, "sh")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused, refused_for_good
 from tests.kit.exactness import BASH, THROUGH_OTHERS
+from tests.kit.fixtures import of_file
 
 SOON_MS = int(1000 * SLOW)
 """Time in which a shell begins a command."""
@@ -23,10 +24,7 @@ LONG_MS = int(15_000 * SLOW)
 """Time in which a command that does little is over, also on a busy machine."""
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash") as agent:
-        yield agent
+agent = of_file(an_agent, "bash")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import SLOW, newest_fish, no_first_run, until_exists
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused, refused_for_good
 from tests.kit.exactness import FISH, THROUGH_OTHERS, ZSH
+from tests.kit.fixtures import of_file
 from tmuxmcp.machine.launch.shells import shell_of
 
 SHELLS = [
@@ -36,10 +37,7 @@ LONG_MS = int(15_000 * SLOW)
 """Time in which a command that does little is over, also on a busy machine."""
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("sh") as agent:
-        yield agent
+agent = of_file(an_agent, "sh")
 
 
 @pytest.fixture(scope="module", params=SHELLS)

@@ -13,6 +13,7 @@ import pytest
 
 from tests import conftest
 from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.fixtures import of_file
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.launch.shells import bash, record
 
@@ -38,10 +39,7 @@ def quoted(text: bytes, program: str) -> str:
     return "$'" + "".join(f"\\x{byte:02x}" for byte in text) + "'"
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("sh") as agent:
-        yield agent
+agent = of_file(an_agent, "sh")
 
 
 class Shell:

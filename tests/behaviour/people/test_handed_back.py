@@ -20,13 +20,6 @@ from tests.kit.person import PREFIX, Person
 
 
 @pytest.fixture
-def agent(state_dir: Path) -> Iterator[Agent]:
-    with Agent(state_dir, "bash") as agent:
-        agent.call("create_session", program="bash", name="held")
-        yield agent
-
-
-@pytest.fixture
 def attach(state_dir: Path) -> Iterator[Callable[..., Person]]:
     people: list[Person] = []
 

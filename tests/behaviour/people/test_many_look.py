@@ -26,6 +26,7 @@ from tests.behaviour.people.test_watching import watching
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, eventually
 from tests.kit.crowd import crowd, person
+from tests.kit.fixtures import of_file
 
 SIZES = [(10, 4), (200, 60), (500, 200)]
 """Columns and rows of people's terminals."""
@@ -53,11 +54,7 @@ sys.stdout.write("\\x1b[?1049l")
 """
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    """One server for all: each test has sessions of its own."""
-    with an_agent("bash") as agent:
-        yield agent
+agent = of_file(an_agent, "bash")
 
 
 def viewers(agent: Agent, session: str) -> list[dict[str, Any]]:

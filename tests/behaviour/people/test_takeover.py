@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,6 @@ HELD_OFF: list[tuple[str, dict[str, Any]]] = [
     ("mouse", {"action": "click", "row": 0, "col": 0}),
     ("destroy_session", {}),
 ]
-
-
-@pytest.fixture
-def agent(state_dir: Path) -> Iterator[Agent]:
-    with Agent(state_dir, "bash") as agent:
-        agent.call("create_session", program="bash", name="held")
-        yield agent
 
 
 def tmuxmcp(agent: Agent, verb: str, *words: str, status: int = 0) -> Any:

@@ -17,15 +17,13 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, eventually, refused_for_good
+from tests.kit.fixtures import of_file
 from tests.kit.steps import PATH, Step, Terminal, first, line, missing, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash", PATH=PATH) as agent:
-        yield agent
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 # ---- accounts of the test's own ------------------------------------------------------------------

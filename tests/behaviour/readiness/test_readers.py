@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from tests.behaviour.readiness.test_relays import come
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent
+from tests.kit.fixtures import of_file
 from tests.kit.steps import PATH, Terminal, first, line, missing, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
@@ -22,10 +22,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which
 NOBODY = ("-s", "/bin/sh", "nobody", "-c")
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash", PATH=PATH) as agent:
-        yield agent
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 def test_a_program_of_another_session(agent: Agent):

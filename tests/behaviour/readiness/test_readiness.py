@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,6 +17,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.fixtures import of_file
 from tests.kit.steps import CLEAN, PATH, Case, Step, Terminal, first, keys, line, missing, over
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness import tty
@@ -275,10 +275,7 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash", PATH=PATH) as agent:
-        yield agent
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 @pytest.fixture

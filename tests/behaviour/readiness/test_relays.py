@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import SLOW, TMUX
 from tests.kit.agent import Agent, an_agent, eventually, refused, refused_for_good
+from tests.kit.fixtures import of_file
 from tests.kit.steps import PATH, Terminal, first, keys, line, missing, over
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.sandbox.sandbox import best
@@ -85,10 +86,7 @@ TYPE_THERE = {"expect", "pty"}
 """Relays that may type there by themselves: `run` adopts nothing behind them unasked."""
 
 
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    with an_agent("bash", PATH=PATH) as agent:
-        yield agent
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 @pytest.fixture

@@ -9,13 +9,10 @@ import pytest
 
 from tests.conftest import a_state_dir
 from tests.kit import browser, visits
+from tests.kit.fixtures import of_file
 from tests.kit.service import Service
 
-
-@pytest.fixture(scope="module")
-def state_dir() -> Iterator[Path]:
-    with a_state_dir() as directory:
-        yield directory
+state_dir = of_file(a_state_dir)
 
 
 @pytest.fixture(scope="module")
