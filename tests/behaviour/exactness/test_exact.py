@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused, refused_for_good
 from tests.kit.exactness import BASH, THROUGH_OTHERS
 from tests.kit.fixtures import of_file
+from tests.kit.tmux import typed_by_script
 
 SOON_MS = int(1000 * SLOW)
 """Time in which a shell begins a command."""
@@ -692,8 +692,7 @@ def test_a_person_types_while_a_command_runs(agent: Agent, shell: Callable[..., 
     call = {"command": f"{until_exists(go)}; echo mine", "session_id": session}
     running = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
     eventually(lambda: agent.in_front(session).startswith("sh -c until"))
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-    subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "echo theirs", "Enter"], check=True)
+    typed_by_script(agent.state_dir, "echo theirs", "Enter", session_id=session)
     go.touch()
     result = running.result(10 * SLOW).structured_content
     assert result["exit_code"] == 0
@@ -705,9 +704,8 @@ def test_a_person_types_while_a_command_runs(agent: Agent, shell: Callable[..., 
 
 def test_a_person_typed_a_command_just_before(agent: Agent, shell: Callable[..., dict]):
     session = session_of(shell)
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
     for i in range(20):
-        subprocess.Popen([*tmux, "send-keys", "-t", f"={session}:", f"echo theirs{i}", "Enter"]).wait()
+        typed_by_script(agent.state_dir, f"echo theirs{i}", "Enter", session_id=session)
         result = answered(lambda i=i: shell(f"echo mine{i}"))
         assert result == "SESSION_BUSY" or (result["output"], result["exit_code"]) == (f"mine{i}\n", 0)
 

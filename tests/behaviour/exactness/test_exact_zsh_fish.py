@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tests.conftest import SLOW, newest_fish, no_first_run, until_exists
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused, refused_for_good
 from tests.kit.exactness import FISH, THROUGH_OTHERS, ZSH
 from tests.kit.fixtures import of_file
+from tests.kit.tmux import typed_by_script
 from tmuxmcp.machine.launch.shells import shell_of
 
 SHELLS = [
@@ -289,8 +289,7 @@ def test_a_command_that_came_in_pieces_is_not_run(agent: Agent, shell: Run, prog
     def type_raw(data: bytes, answer: bytes) -> None:
         """By tmux, as a broker that somebody types over; the shell answers by a mark."""
         before = len(log.read_bytes())
-        tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-        subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "-H", *(f"{byte:02x}" for byte in data)], check=True)
+        typed_by_script(agent.state_dir, "-H", *(f"{byte:02x}" for byte in data), session_id=session)
         eventually(lambda: b"\x1b]133;P;k=" + answer in log.read_bytes()[before:])
 
     for pieces in (b"j1\x008 8\x00echo lost more\x00", b"x\x00j1\x008 8\x00echo all\x00"):
@@ -431,9 +430,8 @@ def test_a_subshell_that_a_signal_ends_is_not_the_shell(shell: Run):
 
 def test_a_person_typed_a_command_just_before(agent: Agent, shell: Run):
     session = session_of(shell)
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
     for i in range(20):
-        subprocess.Popen([*tmux, "send-keys", "-t", f"={session}:", f"echo theirs{i}", "Enter"]).wait()
+        typed_by_script(agent.state_dir, f"echo theirs{i}", "Enter", session_id=session)
         result = answered(lambda i=i: shell(f"echo mine{i}"))
         assert result == "SESSION_BUSY" or (result["output"], result["exit_code"]) == (f"mine{i}\n", 0)
 
@@ -441,8 +439,7 @@ def test_a_person_typed_a_command_just_before(agent: Agent, shell: Run):
 def test_a_person_types_while_a_command_runs(agent: Agent, shell: Run, tmp_path: Path):
     session, go = session_of(shell), tmp_path / "go"
     running = begin(agent, session, f"{until_exists(go)}; echo mine", "sh -c until")
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-    subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "echo theirs", "Enter"], check=True)
+    typed_by_script(agent.state_dir, "echo theirs", "Enter", session_id=session)
     go.touch()
     result = running.result(10 * SLOW).structured_content
     assert result["exit_code"] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +11,7 @@ from tests.conftest import TMUX
 from tests.kit.agent import Agent, an_agent, eventually, refused
 from tests.kit.asking import Asked, Person, read_line, run
 from tests.kit.fixtures import of_file
+from tests.kit.tmux import plain_tmux
 
 SECRET = "hunter2-battery-staple"
 KEY = "\x02a"
@@ -175,8 +175,7 @@ def test_who_only_watches_gets_no_popup(agent: Agent, threads: ThreadPoolExecuto
 
 def offered(agent: Agent) -> str:
     """What the key is for."""
-    argv = [TMUX, "-S", str(agent.state_dir / "tmux.sock"), "show-options", "-pqv", "-t", "=a:", "@tmuxmcp_asks"]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+    return plain_tmux(agent.state_dir, "show-options", "-pqv", "-t", "=a:", "@tmuxmcp_asks").strip()
 
 
 def becomes_offered(agent: Agent, asked: str) -> None:
