@@ -18,10 +18,9 @@ state_dir = of_file(a_state_dir)
 @pytest.fixture(scope="module")
 def service(state_dir: Path) -> Iterator[Service]:
     """A server with a session named one."""
-    started = Service(state_dir)
-    started.result("create_session", program="bash", name="one")
-    yield started
-    started.stop()
+    with Service(state_dir) as started:
+        started.result("create_session", program="bash", name="one")
+        yield started
 
 
 @pytest.fixture(scope="module")
