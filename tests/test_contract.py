@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 import tmuxmcp
-from tests.kit.agent import Agent, agent_of_file
+from tests.kit.agent import Agent, an_agent
 from tests.kit.cases import for_each
+from tests.kit.fixtures import of_file
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.errors import all_errors
 from tmuxmcp.contract.operations import OPERATIONS
@@ -181,7 +182,7 @@ SETTINGS: dict[str, Any] = {
 COMMANDS = "serve demo new run send read list view attach watch kill log history search doctor install config"
 
 
-agent = agent_of_file("--tools", "all", "--max-wait-ms", "20000", "bash")
+agent = of_file(an_agent, "--tools", "all", "--max-wait-ms", "20000", "bash")
 
 
 # ---- the tables ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.machine.test_sandbox import BEST
+from tests.kit.sandboxes import BEST
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, PathOutsideRoot, PolicyDenied, TmuxMcpError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import end_server
+from tests.conftest import a_state_dir
 from tests.kit import canaries
 from tests.kit.agent import Agent, eventually
 from tests.kit.canaries import Canaries, person_at, watched_processes
@@ -95,21 +94,17 @@ class Searched:
 
 @pytest.fixture(scope="module")
 def searched() -> Iterator[Searched]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    value = directory / "home" / "keep" / "value"
-    value.parent.mkdir(parents=True)
-    value.touch(mode=0o600)
-    (directory / "tmp").mkdir(mode=0o700)
-    everybody = [path for name in ("bash", "zsh", "sh", "python3") if (path := shutil.which(name))]
-    rows = {"file": {"source": f"file:{value}", "for": everybody}, "command": {"source": ["cat", str(value)]}}
-    words = ("--secrets", json.dumps(rows), "--tools", "all", "--log-level", "trace", "--audit", "strict", "bash")
-    place = {"TMPDIR": str(directory / "tmp")}
-    try:
+    with a_state_dir() as directory:
+        value = directory / "home" / "keep" / "value"
+        value.parent.mkdir(parents=True)
+        value.touch(mode=0o600)
+        (directory / "tmp").mkdir(mode=0o700)
+        everybody = [path for name in ("bash", "zsh", "sh", "python3") if (path := shutil.which(name))]
+        rows = {"file": {"source": f"file:{value}", "for": everybody}, "command": {"source": ["cat", str(value)]}}
+        words = ("--secrets", json.dumps(rows), "--tools", "all", "--log-level", "trace", "--audit", "strict", "bash")
+        place = {"TMPDIR": str(directory / "tmp")}
         with Agent(directory, *words, person=lambda _: "accept", errors=directory / "stderr", **place) as agent:
             yield Searched(agent, Canaries(), value)
-    finally:
-        end_server(directory)
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

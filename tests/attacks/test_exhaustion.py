@@ -361,8 +361,7 @@ def test_bursts_of_calls_over_stdio_are_all_answered(servers: tuple[Server, Serv
 
 
 def test_bursts_of_sessions_over_http_are_all_answered(state_dir: Path) -> None:
-    service = Service(state_dir, "--max-sessions", str(MOST_SESSIONS))
-    try:
+    with Service(state_dir, "--max-sessions", str(MOST_SESSIONS)) as service:
         assert "result" in service.rpc("create_session", "other", name="beside")
         process = psutil.Process(service.process.pid)
         before = process.num_fds()
@@ -393,5 +392,3 @@ def test_bursts_of_sessions_over_http_are_all_answered(state_dir: Path) -> None:
             assert seen["ok"] == MOST_SESSIONS - 1
         assert len(list((state_dir / "sessions").iterdir())) == MOST_SESSIONS
         agent_eventually(lambda: process.num_fds() <= before + 3 * MOST_SESSIONS)
-    finally:
-        service.stop()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.machine.test_sandbox import LEVELS, STRONG, levels
+from tests.kit.sandboxes import LEVELS, STRONG, a_boxed_broker, levels
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.programs import inside
 from tmuxmcp.contract.errors import (
@@ -23,18 +23,16 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
     Unsupported,
 )
-from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine import filework, process
 from tmuxmcp.machine.files import Files
 from tmuxmcp.machine.process import HeadAndTail
-from tmuxmcp.machine.sandbox import sandbox
 
 REFUSED = (PathOutsideRoot, PermissionDenied, FileMissing, InvalidArgument, IoError)
 
 
 @pytest.fixture
 async def boxed(
-    anyio_backend: str, state_dir: Path, home: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch
+    anyio_backend: str, state_dir: Path, home: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[Broker]:
     """A broker that demands this level; its roots are `root` and `second`, and it works in `root/project`."""
     for path in (tmp_path / "root" / "project", tmp_path / "second", tmp_path / "beside", home / ".ssh"):
@@ -42,16 +40,9 @@ async def boxed(
     (home / ".ssh" / "key").write_text("secret")
     (home / "kept").mkdir()
     (home / "kept" / "tokens").write_text("secret")
-    monkeypatch.setattr(sandbox, "best", lambda: request.param)
-    settings = BrokerSettings(
-        state_dir=state_dir,
-        program="bash",
-        sandbox="auto",
-        sandbox_roots=(str(tmp_path / "root"), str(tmp_path / "second")),
-        cwd=str(tmp_path / "root" / "project"),
-        own_files=(home / "kept" / "tokens",),
-    )
-    async with Broker.open(settings) as broker:
+    roots, own = (tmp_path / "root", tmp_path / "second"), (home / "kept" / "tokens",)
+    cwd = str(tmp_path / "root" / "project")
+    async with a_boxed_broker(request.param, state_dir, *roots, cwd=cwd, own_files=own) as broker:
         yield broker
 
 

@@ -20,7 +20,8 @@ import pytest
 
 from tests.broker.test_git import digest
 from tests.conftest import SLOW, a_state_dir
-from tests.kit.agent import Agent, agent_of_file, an_agent, command_line, eventually
+from tests.kit.agent import Agent, an_agent, command_line, eventually
+from tests.kit.fixtures import of_file
 from tmuxmcp.record.directory import DIRECTORY_ENTRIES, SessionDirectory
 
 SECRET = "CANARY"
@@ -106,7 +107,7 @@ def outside(tmp_path: Path) -> Path:
     return place
 
 
-agent = agent_of_file("--program", "bash")
+agent = of_file(an_agent, "--program", "bash")
 
 
 def bounded(agent: Agent, tool: str, **arguments: Any) -> str:

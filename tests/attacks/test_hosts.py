@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, refused
+from tests.kit.fixtures import of_file
 from tests.kit.sshd import LINUX, Box, a_box, an_agent_near
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
@@ -15,10 +14,7 @@ pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
 LONG = int(20_000 * SLOW)
 
 
-@pytest.fixture(scope="module")
-def box() -> Iterator[Box]:
-    with a_box() as box:
-        yield box
+box = of_file(a_box)
 
 
 def works(agent: Agent, host: str) -> str:

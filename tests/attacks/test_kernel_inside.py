@@ -17,11 +17,11 @@ import pytest
 
 from tests.behaviour.test_limits import needs
 from tests.conftest import eventually
+from tests.kit.sandboxes import BEST, LEVELS, a_boxed_broker, levels
 from tests.kit.sources import PACKAGE
-from tests.machine.test_sandbox import BEST, LEVELS, levels
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import Unsupported
-from tmuxmcp.contract.settings import BrokerSettings, Limits, SandboxLevel
+from tmuxmcp.contract.settings import Limits, SandboxLevel
 from tmuxmcp.machine.sandbox import bubblewrap, landlock, sandbox, seccomp
 
 CALLS = r"""
@@ -159,16 +159,14 @@ json.dump(found, open("found.json", "w"))
 
 @pytest.fixture
 async def boxed(
-    anyio_backend: str, state_dir: Path, home: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch
+    anyio_backend: str, state_dir: Path, home: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[Broker]:
     """A broker whose sandbox is of this level, with a session `a` in `project`."""
     project = tmp_path / "project"
     project.mkdir()
     for name, text in (("calls.py", CALLS), ("works.py", WORKS), ("trace.py", TRACE), ("others.py", OTHERS)):
         (project / name).write_text(text)
-    monkeypatch.setattr(sandbox, "best", lambda: request.param)
-    settings = BrokerSettings(state_dir=state_dir, program="bash", sandbox="auto", sandbox_roots=(str(project),))
-    async with Broker.open(settings) as broker:
+    async with a_boxed_broker(request.param, state_dir, project) as broker:
         await broker.create_session(name="a", cwd=str(project))
         yield broker
 

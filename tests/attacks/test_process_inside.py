@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
-from tests.machine.test_sandbox import LEVELS, STRONG, levels
+from tests.kit.sandboxes import LEVELS, STRONG, a_boxed_broker, levels
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.programs.inside import workplace
 from tmuxmcp.contract.errors import PolicyDenied, ProgramNotFound, Unsupported
@@ -32,22 +32,14 @@ LONG_MS = 50_000
 
 @pytest.fixture
 async def boxed(
-    anyio_backend: str, state_dir: Path, home: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch
+    anyio_backend: str, state_dir: Path, home: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[Broker]:
     """A broker that demands this level, without a network; its root is `root`, and it works in `root/project`."""
     project = tmp_path / "root" / "project"
     for path in (project, tmp_path / "beside", home / ".ssh"):
         path.mkdir(parents=True)
-    monkeypatch.setattr(sandbox, "best", lambda: request.param)
-    settings = BrokerSettings(
-        state_dir=state_dir,
-        program="bash",
-        sandbox="auto",
-        sandbox_roots=(str(tmp_path / "root"),),
-        sandbox_network=False,
-        cwd=str(project),
-    )
-    async with Broker.open(settings) as broker:
+    root, more = tmp_path / "root", {"sandbox_network": False, "cwd": str(project)}
+    async with a_boxed_broker(request.param, state_dir, root, **more) as broker:
         yield broker
 
 

@@ -70,8 +70,7 @@ def test_no_process_of_a_server_on_stdio_shows_its_secrets(state_dir: Path) -> N
 
 
 def test_no_process_of_a_server_on_http_shows_its_secrets(state_dir: Path) -> None:
-    service = Service(state_dir, start=ANEW, **CANARIES)
-    try:
+    with Service(state_dir, start=ANEW, **CANARIES) as service:
         ran = service.result("run", command=f"cat /proc/{service.process.pid}/environ | tr '\\0' '\\n'; env")
         assert "PATH=" in ran["output"]
         assert not holds_canary(ran["output"])
@@ -82,8 +81,6 @@ def test_no_process_of_a_server_on_http_shows_its_secrets(state_dir: Path) -> No
             head = {"Authorization": f"Bearer {CANARIES['TMUXMCP_TOKEN']}"}
             assert client.get("/metrics", headers=head).status_code == 200
             assert client.get("/metrics").status_code == 401
-    finally:
-        service.stop()
 
 
 @pytest.mark.parametrize("words", [["list", "--watch"], ["serve"]])
@@ -268,14 +265,11 @@ def sealed_in(state_dir: Path, tmp_path: Path, level: str) -> Iterator[Sealed]:
     words += ["--sandbox-write", str(shown)]
     words += ["--config", str(kept[0]), "--token-file", str(linked / "tokens")]
     words += ["--secrets", json.dumps({"db": {"source": f"file:{kept[3]}"}})]
-    service = Service(state_dir, *words, start=start, **CANARIES)
-    try:
+    with Service(state_dir, *words, start=start, **CANARIES) as service:
         sealed = Sealed(service, project, [*kept, linked / "tokens"])
         sealed.run("true")
         assert sealed.service.result("get_session")["sandbox"] == level
         yield sealed
-    finally:
-        service.stop()
 
 
 def test_a_sandbox_keeps_tokens_settings_and_the_server_apart(sealed: Sealed) -> None:

@@ -6,20 +6,16 @@ import json
 import re
 import signal
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
 
 from tests.conftest import SLOW
+from tests.kit.fixtures import of_file
 from tests.kit.service import TOKENS, Service, a_service
 from tmuxmcp.faces.listener import MAX_STRANGERS
 
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with a_service() as service:
-        yield service
+service = of_file(a_service)
 
 
 HALF = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import end_server
-from tests.faces.cli.test_cli import own_command_line
+from tests.kit.cli import a_command_line
 
 REBUILT = b"rebuilt from its log"
 
@@ -13,7 +13,7 @@ REBUILT = b"rebuilt from its log"
 @pytest.fixture(scope="module")
 def cli():
     """Sessions that ended (`e`), were killed (`k.1`, `k`, `v` with vim) or are lost (`l`)."""
-    for cli in own_command_line():
+    with a_command_line() as cli:
         for name, text in (("e", "ended"), ("k", "first"), ("l", "lost")):
             cli("new", "--name", name, "bash", "--norc")
             cli("run", "-s", name, f"echo it is {text}")

@@ -13,6 +13,7 @@ import pytest
 import tmuxmcp
 from tests.conftest import SLOW, no_first_run, until_exists
 from tests.kit.agent import Agent, eventually, refused
+from tests.kit.tmux import plain_tmux, typed_by_script
 
 
 def test_a_killed_broker_loses_nothing(state_dir: Path, tmp_path: Path):
@@ -57,7 +58,7 @@ def test_exit_status_of_what_ended_meanwhile(state_dir: Path):
         first.call("create_session", program="sleep", args=["1000"], name="killed", wait_ready=False)
         pid = first.call("get_session", session_id="killed")["pid"]
         first.kill()
-    subprocess.run(["tmux", "-S", state_dir / "tmux.sock", "send-keys", "-t", "=five:", "go", "Enter"], check=True)
+    typed_by_script(state_dir, "go", "Enter", session_id="five")
     subprocess.run(["kill", "-TERM", str(pid)], check=True)
     with Agent(state_dir) as second:
         eventually(lambda: all(session["exited"] for session in second.call("list_sessions")["sessions"]))
@@ -165,7 +166,7 @@ def test_a_killed_tmux_server_leaves_lost_sessions_with_their_logs(state_dir: Pa
     with Agent(state_dir) as agent:
         agent.call("create_session", program="bash", name="a")
         agent.run("echo kept for ever", session_id="a")
-        subprocess.run(["tmux", "-S", state_dir / "tmux.sock", "kill-server"], check=True)
+        plain_tmux(state_dir, "kill-server")
         facts = agent.call("get_session", session_id="a")
         assert (facts["mode"], facts["exited"], facts["exit_code"]) == ("lost", True, None)
         assert "kept for ever" in agent.call("read", session_id="a", since=0)["content"]

@@ -427,16 +427,13 @@ def test_without_rules_no_parser_is_imported():
 
 
 def test_over_http_the_same_holds(state_dir: Path):
-    service = Service(state_dir, TMUXMCP_POLICY=CONFIRM["TMUXMCP_POLICY"])
-    try:
+    with Service(state_dir, TMUXMCP_POLICY=CONFIRM["TMUXMCP_POLICY"]) as service:
         for mode in ERAS:
             anyio.run(confirm_over_http, service, mode)
         error = service.rpc("run", command="touch d")["error"]  # JSON-RPC has no way to ask
         assert error["data"]["code"] == "POLICY_DENIED"
         assert "tmuxmcp policy confirm" in error["data"]["hint"]
         assert service.result("run", command="ls; rm -f a")["output"] == "a\n"
-    finally:
-        service.stop()
     clients = {line["client"] for line in audit(state_dir)}
     assert len(clients) == 1
 

@@ -17,15 +17,17 @@ import psutil
 import pytest
 
 from tests.behaviour.people.test_watching import drain, watching
-from tests.conftest import SLOW, TMUX
-from tests.kit.agent import Agent, ToolFailed, agent_of_file, eventually, refused
+from tests.conftest import SLOW
+from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
 from tests.kit.person import press
+from tests.kit.tmux import plain_tmux
 
 EXAMPLES = Path(__file__).parents[2] / "scripts" / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.iterdir())
 
 
-agent = agent_of_file("bash")
+agent = of_file(an_agent, "bash")
 
 
 @pytest.fixture
@@ -41,8 +43,7 @@ def name(agent: Agent) -> Iterator[str]:
 
 def tmux(agent: Agent, *words: str, check: bool = True) -> str:
     """What a script's plain tmux prints."""
-    argv = [TMUX, "-N", "-S", str(agent.state_dir / "tmux.sock"), *words]
-    return subprocess.run(argv, check=check, capture_output=True, text=True, timeout=10 * SLOW).stdout
+    return plain_tmux(agent.state_dir, *words, check=check)
 
 
 def environment(agent: Agent) -> dict[str, str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faces.cli.test_cli import own_command_line
 from tests.kit.agent import Agent, refused
+from tests.kit.cli import a_command_line
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_session_that_ended_is_searched(agent: Agent):
 
 
 def test_command_line():
-    for cli in own_command_line():
+    with a_command_line() as cli:
         cli("new", "--name", "x", "env", "sh", "-c", "seq 300; sleep 600")
         cli("read", "x", "--pattern", r"^300\n", "--since", "0")
         assert cli.out("search", "x", "^[12]50$") == "149 @637: 150\n249 @1137: 250\n"

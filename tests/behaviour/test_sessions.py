@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ import pytest
 
 from tests.conftest import SLOW, until_exists
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
+from tests.kit.tmux import plain_tmux
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.readiness import finding
 
@@ -259,10 +259,9 @@ def test_one_megabyte_of_text(agent: Agent, name: str, tmp_path: Path):
 
 
 def test_text_reaches_a_pane_in_which_somebody_scrolls(agent: Agent, name: str):
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-    subprocess.run([*tmux, "copy-mode", "-t", f"={name}:"], check=True)
+    plain_tmux(agent.state_dir, "copy-mode", "-t", f"={name}:")
     assert agent.run("echo through", session_id=name)["output"] == "through\n"
-    subprocess.run([*tmux, "copy-mode", "-t", f"={name}:"], check=True)
+    plain_tmux(agent.state_dir, "copy-mode", "-t", f"={name}:")
     assert "typed" in agent.call("send", session_id=name, text="echo typed", enter=True)["result"]["content"]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, agent_of_file
+from tests.kit.agent import Agent, an_agent
+from tests.kit.fixtures import of_file
 from tests.kit.steps import CLEAN, PATH, missing
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
@@ -24,7 +25,7 @@ GIT = {
 }  # fmt: skip
 
 
-agent = agent_of_file("bash", PATH=PATH)
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 class Task:

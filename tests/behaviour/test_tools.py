@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, agent_of_file, eventually
+from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.fixtures import of_file
 from tests.kit.steps import PATH, Step, Terminal, first, line, missing, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
 
-agent = agent_of_file("bash", PATH=PATH)
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 def test_make_with_jobs(agent: Agent, tmp_path: Path):

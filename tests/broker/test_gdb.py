@@ -12,7 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.kit.agent import Agent, ToolFailed, agent_of_file, an_agent, eventually
+from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.fixtures import of_file
 
 pytestmark = pytest.mark.skipif(not (shutil.which("gdb") and shutil.which("gcc")), reason="needs gdb and gcc")
 
@@ -59,7 +60,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(place)
 
 
-agent = agent_of_file("--tools", "core,gdb", "bash")
+agent = of_file(an_agent, "--tools", "core,gdb", "bash")
 
 
 def ask(agent: Agent, opened: dict[str, Any], command: str, **arguments: Any) -> dict[str, Any]:

@@ -11,30 +11,23 @@ import pytest
 
 from tests.broker.test_gdb import built
 from tests.conftest import eventually
-from tests.machine.test_sandbox import LEVELS
+from tests.kit.sandboxes import LEVELS, a_boxed_broker
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import IoError, PathOutsideRoot, PolicyDenied, SessionTaken
 from tmuxmcp.contract.results import GdbCmdResult
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.sessions import lease
 
 pytestmark = pytest.mark.skipif(not (shutil.which("gdb") and shutil.which("gcc")), reason="needs gdb and gcc")
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_it_debugs_inside_and_so_do_its_commands(
-    state_dir: Path, home: Path, tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sandbox, "best", lambda: level)
+async def test_it_debugs_inside_and_so_do_its_commands(state_dir: Path, home: Path, tmp_path: Path, level: str) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     program = built(root)
     (root / "commands").write_text(f"shell touch {outside}-source\n")
-    settings = BrokerSettings(
-        state_dir=state_dir, program="bash", cwd=str(root), sandbox="auto", sandbox_roots=(str(root),)
-    )
-    async with Broker.open(settings) as broker:
+    async with a_boxed_broker(level, state_dir, root, cwd=str(root)) as broker:
         opened = await broker.gdb_open(str(program), ["a b"])
 
         async def ask(command: str, timeout_ms: int = 10_000) -> GdbCmdResult:

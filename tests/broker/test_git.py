@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.agent import Agent, agent_of_file, an_agent, refused
+from tests.kit.agent import Agent, an_agent, refused
+from tests.kit.fixtures import of_file
 
 WHO = {"GIT_AUTHOR_NAME": "A. Person", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "C"}
 ENV = os.environ | WHO | {"GIT_COMMITTER_EMAIL": "c@example.org", "GIT_CONFIG_GLOBAL": "/dev/null"}
@@ -86,7 +87,7 @@ def digest(directory: Path) -> str:
     return found.hexdigest()
 
 
-agent = agent_of_file("--tools", "git")
+agent = of_file(an_agent, "--tools", "git")
 
 
 def test_status_log_and_diff(agent: Agent, tmp_path: Path):

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.agent import Agent, agent_of_file, eventually, refused
+from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
 
 HOSTILE = "tab\there :q! \"'|<CR><Esc>dG\nif x:\n    \\<C-c> \N{LATIN SMALL LETTER U WITH DIAERESIS}\n  !sh # $(id)"
 """Text that would be keys, commands or a string's end."""
 
 
-server = agent_of_file("--tools", "core,helpers", "bash")
+server = of_file(an_agent, "--tools", "core,helpers", "bash")
 
 
 @pytest.fixture

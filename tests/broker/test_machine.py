@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.conftest import end_server
-from tests.kit.agent import Agent, agent_of_file, eventually, refused
+from tests.conftest import a_state_dir
+from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
 
-agent = agent_of_file(
-    "--tools", "core,process,files", "--max-wait-ms", "4000", EDITOR="ed", GITHUB_TOKEN="geheim", STRANGE="1"
+agent = of_file(
+    an_agent, "--tools", "core,process,files", "--max-wait-ms", "4000", EDITOR="ed", GITHUB_TOKEN="geheim", STRANGE="1"
 )
 
 
@@ -115,19 +115,16 @@ def test_text_is_cleaned_for_a_model_and_the_result_exact(agent: Agent):
 
 
 def test_a_client_that_goes_takes_its_processes_with_it(tmp_path: Path):
-    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as directory:
-        try:
-            with Agent(Path(directory), "--tools", "process") as agent:
-                pid_file = tmp_path / "pid"
-                script = f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 1000"
-                agent.portal.start_task_soon(agent.client.call_tool, "run_process", {"argv": ["sh", "-c", script]})
-                eventually(pid_file.exists)
-                os.kill(agent.server.pid, 9)
-                eventually(lambda: not psutil.pid_exists(int(pid_file.read_text())))
-        except* Exception:  # the client finds its server gone
-            pass
-        finally:
-            end_server(Path(directory))
+    try:
+        with an_agent("--tools", "process") as agent:
+            pid_file = tmp_path / "pid"
+            script = f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 1000"
+            agent.portal.start_task_soon(agent.client.call_tool, "run_process", {"argv": ["sh", "-c", script]})
+            eventually(pid_file.exists)
+            os.kill(agent.server.pid, 9)
+            eventually(lambda: not psutil.pid_exists(int(pid_file.read_text())))
+    except* Exception:  # the client finds its server gone
+        pass
     assert not psutil.pid_exists(int(pid_file.read_text()))
 
 
@@ -137,14 +134,11 @@ def test_a_client_that_goes_takes_its_processes_with_it(tmp_path: Path):
 @pytest.fixture(scope="module")
 def rooted() -> Iterator[Agent]:
     """A client whose files lie beneath a root."""
-    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as directory:
-        root = Path(directory, "root")
+    with a_state_dir() as directory:
+        root = directory / "root"
         root.mkdir()
-        try:
-            with Agent(Path(directory), "--tools", "files", "--files-root", str(root)) as opened:
-                yield opened
-        finally:
-            end_server(Path(directory))
+        with Agent(directory, "--tools", "files", "--files-root", str(root)) as opened:
+            yield opened
 
 
 def test_files_are_not_offered_unless_asked_for(tmp_path: Path):
@@ -217,17 +211,14 @@ def test_what_is_no_path_is_told(rooted: Agent, path: str):
 
 
 def test_policy_judges_a_relative_path_where_it_is_opened():
-    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as directory:
-        root = Path(directory, "root")
+    with a_state_dir() as directory:
+        root = directory / "root"
         root.mkdir()
         (root / "secret").write_text("x")
-        config = Path(directory, "config.toml")
+        config = directory / "config.toml"
         config.write_text(
             f'tools = ["files"]\nfiles_root = "{root}"\n[[policy]]\naction = "deny"\npath = "{root}/secret"\n'
         )
-        try:
-            with Agent(Path(directory), "--config", str(config)) as agent:
-                refused("POLICY_DENIED", agent.call, "read_file", path="secret")
-                refused("INVALID_ARGUMENT", agent.call, "read_file", path="a\0b")
-        finally:
-            end_server(Path(directory))
+        with Agent(directory, "--config", str(config)) as agent:
+            refused("POLICY_DENIED", agent.call, "read_file", path="secret")
+            refused("INVALID_ARGUMENT", agent.call, "read_file", path="a\0b")

@@ -13,20 +13,20 @@ import anyio
 import psutil
 import pytest
 
-from tests.kit.agent import Agent, agent_of_file, an_agent, eventually, refused
-from tests.machine.test_sandbox import LEVELS
+from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
+from tests.kit.sandboxes import LEVELS, a_boxed_broker
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.programs import r2
 from tmuxmcp.contract.errors import InvalidArgument, SessionBusy, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.machine.sandbox import sandbox
 
 needs_r2 = pytest.mark.skipif(
     not any(map(shutil.which, r2.ECHO_COMMANDS)), reason="needs radare2 or rizin, which Debian 12 does not have"
 )
 
 
-agent = agent_of_file("--tools", "r2")
+agent = of_file(an_agent, "--tools", "r2")
 
 
 @pytest.fixture
@@ -129,22 +129,13 @@ done
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_what_answers_as_radare2_runs_inside(
-    state_dir: Path, home: Path, tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sandbox, "best", lambda: level)
+async def test_what_answers_as_radare2_runs_inside(state_dir: Path, home: Path, tmp_path: Path, level: str) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     (root / "radare2").write_text(PROTOCOL)
     (root / "radare2").chmod(0o700)
-    settings = BrokerSettings(
-        state_dir=state_dir,
-        program="bash",
-        sandbox="auto",
-        sandbox_roots=(str(root),),
-        env={"PATH": f"{root}:{os.environ['PATH']}"},
-    )
-    async with Broker.open(settings) as broker:
+    path = f"{root}:{os.environ['PATH']}"
+    async with a_boxed_broker(level, state_dir, root, env={"PATH": path}) as broker:
         r2_id = (await broker.r2_open(str(root / "radare2"))).r2_id
         told = await broker.r2_cmd(r2_id, "!grep -c '^NoNewPrivs:.1' /proc/self/status")
         assert told.text == "1\n"
@@ -159,15 +150,11 @@ async def test_what_answers_as_radare2_runs_inside(
 
 @needs_r2
 @pytest.mark.parametrize("level", LEVELS)
-async def test_it_runs_inside(
-    state_dir: Path, home: Path, tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sandbox, "best", lambda: level)
+async def test_it_runs_inside(state_dir: Path, home: Path, tmp_path: Path, level: str) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     file = shutil.copy("/bin/true", root / "program")
-    settings = BrokerSettings(state_dir=state_dir, program="bash", sandbox="auto", sandbox_roots=(str(root),))
-    async with Broker.open(settings) as broker:
+    async with a_boxed_broker(level, state_dir, root) as broker:
         r2_id = (await broker.r2_open(str(file))).r2_id
         assert (await broker.r2_cmd(r2_id, "p8 4 @ 0")).text == "7f454c46\n"
         await broker.r2_cmd(r2_id, f"!touch {root}/made")

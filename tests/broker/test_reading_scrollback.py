@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tracemalloc
 
-from tests.conftest import TMUX
+from tests.kit.tmux import plain_tmux
 from tests.terminal.conftest import trimmed
 from tmuxmcp.broker.broker import Broker
 
 
 def history(broker: Broker, name: str) -> list[str]:
     """Scrollback and screen as tmux has them."""
-    argv = [TMUX, "-S", str(broker.tmux.socket), "capture-pane", "-p", "-J", "-S", "-", "-t", f"={name}:"]
-    return trimmed(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split("\n"))
+    words = ("capture-pane", "-p", "-J", "-S", "-", "-t", f"={name}:")
+    return trimmed(plain_tmux(broker.settings.state_dir, *words).split("\n"))
 
 
 async def scrollback(broker: Broker, **arguments: int) -> list[str]:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tests.conftest import until_exists
-from tests.kit.agent import Agent, ToolFailed, agent_of_file, eventually, refused
+from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
+from tests.kit.fixtures import of_file
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import Film, FilmExit, FilmInput, FilmMarker, FilmOutput
 
-agent = agent_of_file("bash", "--tools", "all")
+agent = of_file(an_agent, "bash", "--tools", "all")
 
 
 def session_of(agent: Agent, name: str, **arguments: Any) -> str:

@@ -11,14 +11,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.faces.cli.test_cli import own_command_line
 from tests.kit.agent import Agent, ToolFailed, audit_lines, eventually
+from tests.kit.cli import a_command_line
 from tmuxmcp.record.directory import SessionDirectory
 
 
 @pytest.fixture
 def cli():
-    yield from own_command_line()
+    with a_command_line() as cli:
+        yield cli
 
 
 @pytest.fixture

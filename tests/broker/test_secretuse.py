@@ -7,14 +7,13 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW, a_state_dir
 from tests.kit import canaries
 from tests.kit.agent import Agent, ToolFailed, audit_lines, eventually, run_command_line
 from tmuxmcp.broker import secretuse
@@ -49,25 +48,23 @@ def person() -> Person:
 
 @pytest.fixture(scope="module")
 def agent(person: Person) -> Iterator[Agent]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    file = directory / "home" / "keep" / "value"
-    file.parent.mkdir(parents=True)
-    file.touch(mode=0o600)
-    file.write_text(VALUE + "\n")
-    bash = shutil.which("bash")
-    rows = {
-        "shell": {"source": f"file:{file}", "for": [bash], "ask": False},
-        "printed": {"source": ["cat", str(file)], "for": [bash]},
-        "asked": {"source": f"file:{file}", "for": ["/bin/false"]},
-        "elsewhere": {"source": f"file:{file}", "for": [bash], "session": "db-*"},
-        "sudo": {"source": f"file:{file}", "for": [shutil.which("sudo") or "/usr/bin/sudo"], "ask": False},
-        "broken": {"source": f"file:{file}.none", "for": [bash]},
-    }
-    with Agent(directory, "--secrets", json.dumps(rows), "bash", person=person) as agent:
-        agent.run("true")
-        yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
+    with a_state_dir() as directory:
+        file = directory / "home" / "keep" / "value"
+        file.parent.mkdir(parents=True)
+        file.touch(mode=0o600)
+        file.write_text(VALUE + "\n")
+        bash = shutil.which("bash")
+        rows = {
+            "shell": {"source": f"file:{file}", "for": [bash], "ask": False},
+            "printed": {"source": ["cat", str(file)], "for": [bash]},
+            "asked": {"source": f"file:{file}", "for": ["/bin/false"]},
+            "elsewhere": {"source": f"file:{file}", "for": [bash], "session": "db-*"},
+            "sudo": {"source": f"file:{file}", "for": [shutil.which("sudo") or "/usr/bin/sudo"], "ask": False},
+            "broken": {"source": f"file:{file}.none", "for": [bash]},
+        }
+        with Agent(directory, "--secrets", json.dumps(rows), "bash", person=person) as agent:
+            agent.run("true")
+            yield agent
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, agent_of_file, eventually, run_command_line
+from tests.kit.agent import Agent, an_agent, eventually, run_command_line
+from tests.kit.fixtures import of_file
 from tmuxmcp.broker import sending
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import SessionTaken
@@ -40,7 +41,7 @@ while data := os.read(0, 4096):
 """A form whose field takes all that comes in one read, as terminal interfaces made of components do."""
 
 
-agent = agent_of_file("bash", "--tools", "core,process,human,helpers", first="PS1='$ '; true")
+agent = of_file(an_agent, "bash", "--tools", "core,process,human,helpers", first="PS1='$ '; true")
 
 
 def session_of(agent: Agent, program: str, *args: str) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, agent_of_file, an_agent, audit_lines, refused
+from tests.kit.agent import Agent, an_agent, audit_lines, refused
+from tests.kit.fixtures import of_file
 
-agent = agent_of_file("bash", first="PS1='$ '; true")
+agent = of_file(an_agent, "bash", first="PS1='$ '; true")
 
 
 @pytest.fixture

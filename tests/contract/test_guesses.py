@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.kit.agent import Agent, ToolFailed, agent_of_file
+from tests.kit.agent import Agent, ToolFailed, an_agent
+from tests.kit.fixtures import of_file
 from tmuxmcp.contract import guesses
 from tmuxmcp.contract.operations import OPERATIONS
 
@@ -73,7 +74,7 @@ UNDERSTOOD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-agent = agent_of_file("bash", first="true")
+agent = of_file(an_agent, "bash", first="true")
 
 
 @pytest.mark.parametrize(("tool", "arguments", "right"), REFUSED, ids=lambda value: str(value)[:40])

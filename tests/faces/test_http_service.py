@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,11 +23,13 @@ import httpx2
 import pytest
 from mcp.types import ResourceUpdatedNotification
 
-from tests.conftest import TMUX, until_exists
 from tests.conftest import eventually as soon
+from tests.conftest import until_exists
 from tests.kit import forks
 from tests.kit.agent import eventually
+from tests.kit.fixtures import of_file
 from tests.kit.service import SLOW, TOKENS, Service, a_service, bearer
+from tests.kit.tmux import plain_tmux
 from tmuxmcp.contract.operations import OPERATIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
@@ -37,10 +38,7 @@ HTTP_PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_
 WAITING = "tmuxmcp_calls_running"
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with a_service() as service:
-        yield service
+service = of_file(a_service)
 
 
 # ---- who comes in ------------------------------------------------------------------------------
@@ -328,12 +326,6 @@ def test_metrics_count_calls_and_tell_no_names(service: Service):
 # ---- MCP ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request) -> str:
-    """Both protocol eras."""
-    return request.param
-
-
 async def test_mcp_and_rpc_share_sessions(service: Service, mode: str):
     async with service.mcp(mode) as client:
         assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
@@ -493,8 +485,7 @@ def test_clients_that_send_little_hold_up_nobody(service: Service):
 
 
 def test_sigterm_ends_it_soon_and_sessions_live_on(state_dir: Path):
-    service = Service(state_dir, "--log-level", "debug")
-    try:
+    with Service(state_dir, "--log-level", "debug") as service:
         mine = service.result("run", command="x=kept; echo $$")
         assert service.result("create_session", program="bash", name="named")
         with open_wait(service, "/rpc", waits(service, "named")) as waiting, wait_by_mcp(service, "legacy"):
@@ -509,15 +500,11 @@ def test_sigterm_ends_it_soon_and_sessions_live_on(state_dir: Path):
         assert seconds < 5 * SLOW
         assert b"ended cleanly" in service.said
         assert not any(token.encode() in service.said for token in TOKENS.values())
-        argv = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), "list-sessions"]
-        listed = subprocess.run(argv, capture_output=True, text=True, check=True)
-        assert "named" in listed.stdout
-        again = service = Service(state_dir)  # the same token finds its default session again
+    assert "named" in plain_tmux(state_dir, "list-sessions")
+    with Service(state_dir) as again:  # the same token finds its default session again
         result = again.result("run", command="echo $x $$")
         assert result["session_id"] == mine["session_id"]
         assert result["output"] == f"kept {mine['output']}"
-    finally:
-        service.stop()
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

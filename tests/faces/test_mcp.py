@@ -25,12 +25,6 @@ from tmuxmcp.faces.mcp import INSTRUCTIONS, McpFace, as_result, as_tool, lean, s
 from tmuxmcp.faces.text import footer, portable, render
 
 
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request):
-    """Both protocol eras."""
-    return request.param
-
-
 @pytest.fixture
 def double():
     return Double()

@@ -26,12 +26,6 @@ from tmuxmcp.terminal.film.player import Player
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
 
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request) -> str:
-    """Both protocol eras."""
-    return request.param
-
-
 class Heard:
     """A client, and the URIs that it was told of."""
 

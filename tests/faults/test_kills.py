@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import statistics
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import SLOW, TMUX
+from tests.conftest import SLOW
 from tests.faults.flood import BEGIN, is_prefix, is_whole, write_program
 from tests.kit.agent import Agent, eventually, refused
+from tests.kit.tmux import plain_tmux
 
 KILLS = 20 if os.environ.get("TMUXMCP_TEST_MANY") else 7
 ADOPTED_S = 2.0
@@ -168,5 +168,4 @@ def test_deleted_socket_is_back_for_the_next_broker_and_the_first_goes_on(state_
         assert agent.run("echo $x", session_id="a")["output"] == "kept\n"
         with Agent(state_dir, "bash") as other:
             assert other.run("echo $x", session_id="a")["output"] == "kept\n"
-        argv = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), "display-message", "-p", "#{pid}"]
-        assert int(subprocess.run(argv, check=True, capture_output=True, timeout=10 * SLOW).stdout) == pid
+        assert int(plain_tmux(state_dir, "display-message", "-p", "#{pid}")) == pid

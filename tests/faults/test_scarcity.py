@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conftest import SLOW, TMUX
+from tests.conftest import SLOW
 from tests.kit.agent import ANEW, Agent, ToolFailed, eventually
+from tests.kit.tmux import plain_tmux
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.meta import sink_of
 
@@ -47,7 +48,7 @@ def small_disk(state_dir: Path) -> Iterator[Path]:
     if subprocess.run(argv, check=False, capture_output=True).returncode:
         pytest.skip("only root can mount a small file system")
     yield path
-    subprocess.run([TMUX, "-N", "-S", str(path / "tmux.sock"), "kill-server"], check=False, capture_output=True)
+    plain_tmux(path, "kill-server", check=False)
     subprocess.run(["umount", "-l", path], check=True)
 
 

@@ -109,17 +109,14 @@ def test_nonsense_on_stdio(server: Server):
 
 
 def test_nonsense_over_http(state_dir: Path):
-    service = Service(state_dir)
     rng = random.Random(18)
-    try:
+    with Service(state_dir) as service:
         with service.http(Accept="application/json, text/event-stream") as client:
             for path in ("/rpc", "/mcp"):
                 for body in (*GARBAGE, *WRONG, *(mutated(rng) for _ in range(100))):
                     answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
                     assert answer.status_code < 500, (path, body[:100], answer.text)
         assert service.result("run", command="echo fine")["output"] == "fine\n"
-    finally:
-        service.stop()
 
 
 # ---- too many, too slow ----------------------------------------------------------------------------

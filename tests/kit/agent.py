@@ -99,32 +99,17 @@ def refused_for_good(call: Callable[[], object]) -> ToolFailed:
 
 
 @contextmanager
-def an_agent(*arguments: str, **options: Any) -> Iterator[Agent]:
+def an_agent(*arguments: str, first: str = "", **options: Any) -> Iterator[Agent]:
     """An agent with a state directory of its own, for the tests of a whole file; nothing of it is left.
 
     Args:
         arguments, options: as `Agent` takes them.
+        first: a command that is run in its default session before anything else.
     """
     with a_state_dir() as directory, Agent(directory, *arguments, **options) as agent:
+        if first:
+            agent.run(first)
         yield agent
-
-
-def agent_of_file(*arguments: str, first: str = "", **options: Any) -> Any:
-    """Make the fixture `agent`: one server for all tests of the file in which it stands.
-
-    Args:
-        arguments, options: as `Agent` takes them.
-        first: a command that is run before the tests, in the default session.
-    """
-
-    @pytest.fixture(scope="module")
-    def agent() -> Iterator[Agent]:
-        with an_agent(*arguments, **options) as agent:
-            if first:
-                agent.run(first)
-            yield agent
-
-    return agent
 
 
 class Agent:

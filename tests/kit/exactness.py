@@ -1,8 +1,62 @@
-"""What `run` gives exactly, as tables: command, output, exit code. None: the output is the shell's own business."""
+"""What `run` gives exactly, as tables: command, output, exit code. None: the output is the shell's own business.
+
+And what the tests of it share.
+"""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conftest import SLOW, newest_fish
+from tests.kit.agent import Agent, ToolFailed, eventually
+
 Row = tuple[str, str | None, int]
+Run = Callable[..., dict]
+
+SOON_MS = int(1000 * SLOW)
+"""Time in which a shell begins a command."""
+
+LONG_MS = int(15_000 * SLOW)
+"""Time in which a command that does little is over, also on a busy machine."""
+
+OTHER_SHELLS = [
+    *(
+        pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
+        for name in ("zsh", "fish")
+    ),
+    newest_fish,
+]
+
+
+def session_of(shell: Run) -> str:
+    return shell("true")["session_id"]
+
+
+def answered(call: Callable[[], dict]) -> dict | str:
+    """The result, or the code of the error."""
+    try:
+        return call()
+    except ToolFailed as failed:
+        return failed.code
+
+
+def begin(agent: Agent, session: str, command: str, program: str) -> Any:
+    """Start a `run` that is not waited for; what is in front begins with `program` when this returns."""
+    running = agent.portal.start_task_soon(
+        lambda: agent.client.call_tool("run", {"command": command, "session_id": session})
+    )
+    eventually(lambda: agent.in_front(session).startswith(program))
+    return running
+
+
+def in_shell(program: str, *, zsh: str, fish: str) -> str:
+    """A command as a shell has it: bash has it as zsh."""
+    return zsh if program in ("bash", "zsh") else fish
+
 
 THROUGH_OTHERS = [
     "exec > >(tee -a log) 2>&1",

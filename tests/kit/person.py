@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
 import termios
 import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from tests.conftest import TMUX
 from tests.kit import forks
 from tests.kit.agent import eventually
+from tests.kit.tmux import plain_tmux
 
 PREFIX = b"\x02"
 """C-b."""
@@ -48,8 +47,7 @@ class Person:
         eventually(lambda: str(self.pid) in self._clients("#{client_pid}"))
 
     def _clients(self, form: str) -> list[str]:
-        words = [TMUX, "-S", str(self._state_dir / "tmux.sock"), "list-clients", "-F", form]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+        return plain_tmux(self._state_dir, "list-clients", "-F", form).splitlines()
 
     def _read(self) -> None:
         with suppress(OSError):  # the terminal is gone

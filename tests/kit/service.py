@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx2
 from mcp import Client
@@ -81,6 +81,12 @@ class Service:
             raise
         self.url = f"http://127.0.0.1:{self.port}"
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def _wait_for_port(self) -> int:
         deadline = time.monotonic() + 20 * SLOW
         while time.monotonic() < deadline:
@@ -148,14 +154,10 @@ class Service:
 
 
 @contextmanager
-def a_service() -> Iterator[Service]:
+def a_service(*arguments: str, **options: Any) -> Iterator[Service]:
     """A server with a state directory of its own; nothing of either is left."""
-    with a_state_dir() as state_dir:
-        service = Service(state_dir)
-        try:
-            yield service
-        finally:
-            service.stop()
+    with a_state_dir() as state_dir, Service(state_dir, *arguments, **options) as service:
+        yield service
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW, eventually
+from tests.kit.sandboxes import BEST, LEVELS, STRONG, a_boxed_broker, levels
 from tests.sessions.test_end import alive
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
@@ -26,13 +27,6 @@ from tmuxmcp.machine.sandbox.project import Project, judge
 from tmuxmcp.sessions import bounds
 from tmuxmcp.sessions.end import process_tree
 
-BEST = sandbox.best()
-LEVELS = [
-    pytest.param("limits"),
-    pytest.param("landlock", marks=pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")),
-    pytest.param("bubblewrap", marks=pytest.mark.skipif(BEST != "bubblewrap", reason="bubblewrap does not run here")),
-]
-STRONG = LEVELS[1:]
 UNIX = f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{{}}\")'"
 
 SWITCHES = """
@@ -92,11 +86,10 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def boxed(
-    anyio_backend: str, state_dir: Path, home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    anyio_backend: str, state_dir: Path, home: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[Broker]:
-    """A broker whose sessions have this level; `a` and `other` make some in it."""
-    monkeypatch.setattr(sandbox, "best", lambda: request.param)
-    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as broker:
+    """A broker whose sessions may have this level; `a` and `other` make some in it."""
+    async with a_boxed_broker(request.param, state_dir, sandbox="none") as broker:
         yield broker
 
 
@@ -116,10 +109,6 @@ async def a(boxed: Broker, project: Path) -> None:
     assert ("keeps no files apart" in (made.note or "")) == (sandbox.best() == "limits")
     assert made.ready
     assert (await boxed.get_session("a")).sandbox == sandbox.best()
-
-
-def levels(params: list) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("boxed", params, indirect=True)
 
 
 async def refused(broker: Broker, command: str) -> str:
@@ -197,13 +186,9 @@ async def test_only_the_project_and_temporary_files_can_be_written(boxed: Broker
 
 @pytest.mark.parametrize("level", STRONG)
 async def test_directories_of_the_settings_can_be_written(
-    level: SandboxLevel, state_dir: Path, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+    level: SandboxLevel, state_dir: Path, home: Path, project: Path
 ) -> None:
-    monkeypatch.setattr(sandbox, "best", lambda: level)
-    settings = BrokerSettings(
-        state_dir=state_dir, program="bash", sandbox="auto", sandbox_write=(str(home),), sandbox_roots=(str(project),)
-    )
-    async with Broker.open(settings) as broker:
+    async with a_boxed_broker(level, state_dir, project, sandbox_write=(str(home),)) as broker:
         await broker.create_session(name="a", cwd=str(project))
         assert (await broker.run("echo x >~/f && echo y >f && cat ~/f f", session_id="a")).output == "x\ny\n"
 
@@ -259,13 +244,9 @@ async def test_a_debugger_works_where_proc_is_read_only(boxed: Broker) -> None:
 @pytest.mark.parametrize("level", STRONG)
 @pytest.mark.parametrize("network", [True, False])
 async def test_network_is_there_unless_it_is_switched_off(
-    level: SandboxLevel, network: bool, state_dir: Path, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+    level: SandboxLevel, network: bool, state_dir: Path, home: Path, project: Path
 ) -> None:
-    monkeypatch.setattr(sandbox, "best", lambda: level)
-    settings = BrokerSettings(
-        state_dir=state_dir, sandbox="auto", sandbox_network=network, sandbox_roots=(str(project),)
-    )
-    async with Broker.open(settings) as broker:
+    async with a_boxed_broker(level, state_dir, project, sandbox_network=network) as broker:
         await broker.create_session("bash", name="a", cwd=str(project))
         code = 'import socket; s = socket.create_server(("127.0.0.1", 0)); socket.create_connection(s.getsockname())'
         outside = await broker.run("ip -o link 2>/dev/null | wc -l; ls /sys/class/net", session_id="a")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
 
-from tests.conftest import end_server
+from tests.conftest import a_state_dir
 from tests.kit.service import TOKENS, Service
 
 NODES = ("n1", "n2", "n3")
@@ -61,17 +59,15 @@ class Brokers:
 @contextmanager
 def three_brokers(directory: Path, **variables: str) -> Iterator[Brokers]:
     """All of it, with variables for the brokers; afterwards nothing is left."""
-    places = {name: Path(tempfile.mkdtemp(prefix="tm-")) for name in NODES}
-    services: dict[str, Service] = {}
-    try:
-        for name, place in places.items():
-            services[name] = Service(place, "--max-sessions", "8", "--tools", "all", **variables)
-        yield Brokers(directory, services, variables)
-    finally:
-        for each in services.values():
-            if each.process.poll() is None:
-                each.process.send_signal(signal.SIGCONT)
-            each.stop()
-        for place in places.values():
-            end_server(place)
-            shutil.rmtree(place, ignore_errors=True)
+    with ExitStack() as stack:
+        places = {name: stack.enter_context(a_state_dir()) for name in NODES}
+        services: dict[str, Service] = {}
+        try:
+            for name, place in places.items():
+                services[name] = Service(place, "--max-sessions", "8", "--tools", "all", **variables)
+            yield Brokers(directory, services, variables)
+        finally:
+            for each in services.values():
+                if each.process.poll() is None:
+                    each.process.send_signal(signal.SIGCONT)
+                each.stop()

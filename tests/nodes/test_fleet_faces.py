@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.conftest import end_server
 from tests.kit.agent import ToolFailed, an_agent, command_line, run_command_line
-from tests.kit.service import TOKENS, Service
+from tests.kit.service import TOKENS, Service, a_service
 from tests.nodes.brokers import Brokers
 from tmuxmcp.faces.cli.attached import TAKE_KNOWN_TYPE
 
@@ -50,8 +47,7 @@ def test_an_agent_has_many_machines_as_one(brokers: Brokers):
 
 
 def test_a_gateway_serves_http(brokers: Brokers, state_dir: Path):
-    gateway = Service(state_dir, "--fleet", str(brokers.file))
-    try:
+    with Service(state_dir, "--fleet", str(brokers.file)) as gateway:
         made = gateway.result("create_session", name="web", program="bash", placement={"labels": {"zone": "a"}})
         assert made["session_id"] == "web@n1"
         assert gateway.result("run", command="echo hi", session_id="web@n1")["output"] == "hi\n"
@@ -69,9 +65,6 @@ def test_a_gateway_serves_http(brokers: Brokers, state_dir: Path):
         gateway.result("destroy_session", session_id="web@n1", force=True)
         gateway.result("destroy_session", session_id=mine["session_id"], force=True)
         gateway.result("destroy_session", "other", session_id=theirs["session_id"], force=True)
-    finally:
-        gateway.stop()
-        end_server(state_dir)
 
 
 async def _updates(client, uri: str) -> str:
@@ -80,8 +73,7 @@ async def _updates(client, uri: str) -> str:
 
 
 async def test_resources_are_read_where_they_are(brokers: Brokers, state_dir: Path):
-    gateway = Service(state_dir, "--fleet", str(brokers.file))
-    try:
+    with Service(state_dir, "--fleet", str(brokers.file)) as gateway:
         gateway.result("create_session", name="res", program="bash", placement={"node": "n3"})
         gateway.result("run", command="echo shown", session_id="res@n3")
         async with gateway.mcp("legacy") as client:
@@ -95,14 +87,10 @@ async def test_resources_are_read_where_they_are(brokers: Brokers, state_dir: Pa
             listed = json.loads(await _updates(client, "tmux://sessions"))
             assert ("res@n3", []) in [(each["session_id"], listed["missing"]) for each in listed["sessions"]]
         gateway.result("destroy_session", session_id="res@n3", force=True)
-    finally:
-        gateway.stop()
-        end_server(state_dir)
 
 
 def test_a_recording_is_refused_to_whom_the_machine_refuses_it(brokers: Brokers, state_dir: Path):
-    gateway = Service(state_dir, "--fleet", str(brokers.file))
-    try:
+    with Service(state_dir, "--fleet", str(brokers.file)) as gateway:
         mine = gateway.result("run", command="echo mine")["session_id"]
         wrong = [{}, {"session_id": mine}, {"session_id": mine, "most_bytes": 0}, {"session_id": 1, "most_bytes": 9}]
         for asked in wrong:
@@ -117,14 +105,10 @@ def test_a_recording_is_refused_to_whom_the_machine_refuses_it(brokers: Brokers,
         brokers.start_again(node)
         assert (away["code"], away["details"]["node"]) == ("NODE_UNREACHABLE", node)
         gateway.result("destroy_session", session_id=mine, force=True)
-    finally:
-        gateway.stop()
-        end_server(state_dir)
 
 
 def test_an_export_is_made_on_the_sessions_machine(brokers: Brokers, state_dir: Path):
-    gateway = Service(state_dir, "--fleet", str(brokers.file), "--tools", "all")
-    try:
+    with Service(state_dir, "--fleet", str(brokers.file), "--tools", "all") as gateway:
         gateway.result("create_session", name="film", program="bash", placement={"node": "n2"})
         gateway.result("run", session_id="film@n2", command="echo filmed")
         made = gateway.result("export_recording", session_id="film@n2", format="txt")
@@ -135,9 +119,6 @@ def test_an_export_is_made_on_the_sessions_machine(brokers: Brokers, state_dir: 
         stopped = gateway.result("stop_recording", session_id="film@n2")
         assert (read["session_id"], "the second" in Path(stopped["path"]).read_text()) == ("film@n2", True)
         gateway.result("destroy_session", session_id="film@n2", force=True)
-    finally:
-        gateway.stop()
-        end_server(state_dir)
 
 
 def test_callers_behind_a_token_can_do_no_more_than_it(brokers: Brokers):
@@ -229,9 +210,7 @@ def test_a_machine_that_lacks_a_terminal_type_takes_another_for_it(term: str, ta
 
 def test_the_command_line_waits_on_where_a_machine_waits_no_longer(state_dir: Path, tmp_path: Path):
     (state_dir / "home").mkdir(exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix="tm-"))
-    service = Service(place, "--max-wait-ms", "500")
-    try:
+    with a_service("--max-wait-ms", "500") as service:
         (tmp_path / "token").touch(mode=0o600)
         (tmp_path / "token").write_text(TOKENS["agent"])
         file = tmp_path / "brokers.toml"
@@ -266,7 +245,3 @@ def test_the_command_line_waits_on_where_a_machine_waits_no_longer(state_dir: Pa
         ended = json.loads(long("read", "--wait", "command", "--json"))
         assert ended["outcome"] == "command", ended
         assert (ended["command"]["exit_code"], ended["effective_timeout_ms"]) == (3, None)
-    finally:
-        service.stop()
-        end_server(place)
-        shutil.rmtree(place, ignore_errors=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +15,12 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW, a_state_dir
 from tests.faces.page.test_stream import Told, told
 from tests.kit import browser
 from tests.kit.agent import an_agent, eventually
-from tests.kit.service import TOKENS, Service, bearer
+from tests.kit.fixtures import of_file
+from tests.kit.service import TOKENS, Service, a_service, bearer
 from tests.kit.visits import TEXT, let_in, open_list, show
 from tests.nodes.brokers import Brokers, three_brokers
 from tmuxmcp.nodes.fleetfile import proof
@@ -39,23 +38,17 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         yield all
 
 
-@pytest.fixture(scope="module")
-def gateway_dir() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    yield directory
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
+gateway_dir = of_file(a_state_dir)
 
 
 @pytest.fixture(scope="module")
 def gateway(brokers: Brokers, gateway_dir: Path) -> Iterator[Service]:
     """A gateway, with the session `one` on two machines."""
-    started = Service(gateway_dir, "--fleet", str(brokers.file), **brokers.variables)
-    for node in ("n1", "n2"):
-        started.result("create_session", program="bash", name="one", placement={"node": node})
-        started.result("run", session_id=f"one@{node}", command=f"clear; echo on {node}")
-    yield started
-    started.stop()
+    with Service(gateway_dir, "--fleet", str(brokers.file), **brokers.variables) as started:
+        for node in ("n1", "n2"):
+            started.result("create_session", program="bash", name="one", placement={"node": node})
+            started.result("run", session_id=f"one@{node}", command=f"clear; echo on {node}")
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -144,17 +137,11 @@ def test_a_gateway_without_a_persons_token_is_told_so(gateway: Service, headers:
 
 def refused_by_a_gateway_without_it(brokers: Brokers) -> str:
     """What is said of a machine in the page of a gateway that does not know the fleet's secret."""
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
     brokers.write()
-    gateway = Service(directory, "--fleet", str(brokers.file))
-    try:
-        refused = ask(gateway, let_in(gateway, directory), "commands", session="one@n2")
+    with a_service("--fleet", str(brokers.file)) as gateway:
+        refused = ask(gateway, let_in(gateway, gateway.state_dir), "commands", session="one@n2")
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "PERMISSION_DENIED")
         return refused.json()["error"]["message"]
-    finally:
-        gateway.stop()
-        end_server(directory)
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def test_only_a_persons_token_opens_a_machines_page_and_it_opens_nothing_else(brokers: Brokers):

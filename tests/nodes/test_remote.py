@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,10 +10,9 @@ import anyio
 import pytest
 
 import tmuxmcp
-from tests.conftest import end_server, eventually, until_exists
-from tests.kit.service import Service
+from tests.conftest import eventually, until_exists
+from tests.kit.service import a_service
 from tests.nodes.brokers import NODES, Brokers
-from tmuxmcp.config import Settings
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import (
@@ -34,15 +30,6 @@ from tmuxmcp.nodes import gateway as gateway_module
 from tmuxmcp.nodes import remote as remote_module
 from tmuxmcp.nodes.fleet import Fleet
 from tmuxmcp.nodes.transport import Transport
-
-
-@pytest.fixture
-async def fleet(anyio_backend: str, brokers: Brokers, tmp_path: Path) -> AsyncIterator[Fleet]:
-    brokers.write()
-    async with tmuxmcp.open_fleet(brokers.file, Settings(state_dir=tmp_path / "s")) as opened:
-        yield opened
-        for each in (await opened.list_sessions(include_exited=False)).sessions:
-            await opened.destroy_session(each.session_id, True)
 
 
 async def make(fleet: Fleet, node: str, name: str = "", **arguments) -> str:
@@ -297,24 +284,19 @@ async def test_a_machine_is_lost_when_an_operator_says_so_and_not_before(fleet: 
     assert (await fleet.run("echo here", name)).output == "here\n"
 
 
-async def test_another_machine_under_the_name_of_a_lost_one_is_taken(fleet: Fleet, brokers: Brokers):
+async def test_another_machine_under_the_name_of_a_lost_one_is_taken(
+    fleet: Fleet, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+):
     await fleet.forget("n3")
     old = brokers.services["n3"]
-    place = Path(tempfile.mkdtemp(prefix="tm-"))
-    other = Service(place, "--tools", "all")
-    try:
-        brokers.services["n3"] = other
+    with a_service("--tools", "all") as other:
+        monkeypatch.setitem(brokers.services, "n3", other)
         text = brokers.file.read_text().replace(old.url, other.url)
         brokers.file.write_text(text)
         await eventually(lambda: _has(fleet, "n3"))
         name = await make(fleet, "n3", "new")
         assert (await fleet.get_session(name)).node == "n3"
         await fleet.destroy_session(name, True)
-    finally:
-        brokers.services["n3"] = old
-        other.stop()
-        end_server(place)
-        shutil.rmtree(place, ignore_errors=True)
 
 
 async def _has(fleet: Fleet, node: str) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import anyio.abc
 import psutil
-import pytest
 
 import tmuxmcp
 from tests.conftest import SLOW, eventually, until_exists
@@ -25,15 +24,6 @@ MORE_S = 2.0 + 0.5 * SLOW
 """So much longer than its own time a call of a machine that says nothing takes at most, on a machine that is busy."""
 
 NEXT_S = 1.0 + 0.3 * SLOW
-
-
-@pytest.fixture
-async def fleet(anyio_backend: str, brokers: Brokers, tmp_path: Path) -> AsyncIterator[Fleet]:
-    brokers.write()
-    async with tmuxmcp.open_fleet(brokers.file, Settings(state_dir=tmp_path / "s")) as opened:
-        yield opened
-        for each in (await opened.list_sessions(include_exited=False)).sessions:
-            await opened.destroy_session(each.session_id, True)
 
 
 async def make(fleet: Fleet, name: str, node: str = "n2") -> str:

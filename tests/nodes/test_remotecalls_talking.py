@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,9 +20,9 @@ import pytest
 from mcp.types import ElicitResult
 
 import tmuxmcp
-from tests.conftest import SLOW, end_server, eventually, until_exists
+from tests.conftest import SLOW, eventually, until_exists
 from tests.kit.agent import audit_lines, run_command_line
-from tests.kit.service import TOKENS, Service, bearer
+from tests.kit.service import TOKENS, Service, a_service, bearer
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import PolicyDenied
@@ -75,26 +73,16 @@ class Machine:
 
 @contextmanager
 def a_machine(directory: Path) -> Iterator[Machine]:
-    place = Path(tempfile.mkdtemp(prefix="tm-"))
     secret = secrets.token_hex(32)
-    try:
-        (directory / "secret").touch(mode=0o600)
-        (directory / "secret").write_text(secret + "\n")
-        service = Service(
-            place, TMUXMCP_POLICY=json.dumps(RULES), TMUXMCP_FLEET_SECRET=str(directory / "secret")
-        )  # fmt: skip
-        try:
-            machine = Machine(directory, service, secret)
-            machine.write("token", TOKENS["agent"])
-            machine.write("person", TOKENS["gateway"])
-            files = 'token_file = "token"\nperson_token_file = "person"\n'
-            machine.write("brokers.toml", f'[[brokers]]\nname = "n1"\nurl = "{service.url}"\n{files}')
-            yield machine
-        finally:
-            service.stop()
-    finally:
-        end_server(place)
-        shutil.rmtree(place, ignore_errors=True)
+    (directory / "secret").touch(mode=0o600)
+    (directory / "secret").write_text(secret + "\n")
+    with a_service(TMUXMCP_POLICY=json.dumps(RULES), TMUXMCP_FLEET_SECRET=str(directory / "secret")) as service:
+        machine = Machine(directory, service, secret)
+        machine.write("token", TOKENS["agent"])
+        machine.write("person", TOKENS["gateway"])
+        files = 'token_file = "token"\nperson_token_file = "person"\n'
+        machine.write("brokers.toml", f'[[brokers]]\nname = "n1"\nurl = "{service.url}"\n{files}')
+        yield machine
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +93,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 @contextmanager
 def a_gateway(machine: Machine, state_dir: Path, secret_file: Path | None = None) -> Iterator[Service]:
-    gateway = Service(
+    with Service(
         state_dir, "--fleet", str(machine.brokers), TMUXMCP_FLEET_SECRET=str(secret_file or machine.secret_file)
-    )
-    try:
+    ) as gateway:
         yield gateway
-    finally:
-        gateway.stop()
 
 
 async def make(fleet: Fleet, name: str) -> str:
@@ -231,15 +216,12 @@ async def test_without_the_secret_nobody_is_asked_and_nothing_is_believed(
 
 
 async def test_a_machine_that_does_not_know_the_secret_says_so(machine: Machine, state_dir: Path, tmp_path: Path):
-    other = Service(state_dir, TMUXMCP_FLEET_SECRET=str(tmp_path / "none"))
-    try:
+    with Service(state_dir, TMUXMCP_FLEET_SECRET=str(tmp_path / "none")) as other:
         text = machine.brokers.read_text()
         file = machine.write("two.toml", text + text.replace("n1", "n2").replace(machine.service.url, other.url))
         async with tmuxmcp.open_fleet(file, machine.settings()) as fleet:
             notes = {each.name: (each.alive, each.note) for each in await fleet.machines()}
         assert notes == {"n1": (True, ""), "n2": (True, "it does not know the fleet's secret: to it you are an agent")}
-    finally:
-        other.stop()
 
 
 async def test_the_person_at_a_command_line_is_the_person_on_the_machine(machine: Machine, state_dir: Path):

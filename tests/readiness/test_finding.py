@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLOW, TMUX, eventually, until_exists
+from tests.conftest import SLOW, eventually, until_exists
+from tests.kit.tmux import typed_by_script
 from tests.readiness.test_wait_awaited import begin
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
@@ -183,11 +183,6 @@ async def test_elsewhere_the_line_that_was_typed_does_not_count(broker: Broker, 
     assert found(await patterned(broker, "FINI|sleep")) == ("matched", "FINI", True)
 
 
-def by_script(state_dir: Path, *keys: str) -> None:
-    """Type into session `a` with plain tmux."""
-    subprocess.run([TMUX, "-S", str(state_dir / "tmux.sock"), "send-keys", "-t", "=a:", *keys], check=True)
-
-
 # ---- the command that was to print it has ended -----------------------------------------------------
 
 
@@ -248,7 +243,7 @@ async def test_a_job_that_prints_it_last_of_all_is_heard(broker: Broker, tool: s
 
 async def test_what_a_person_has_typed_at_the_prompt_is_no_output(broker: Broker, state_dir: Path):
     await broker.create_session("bash", name="a")
-    by_script(state_dir, "-l", "echo FINI")
+    typed_by_script(state_dir, "-l", "echo FINI")
     session = broker.registry.sessions["a"]
     await eventually(lambda: b"FINI" in session.log.read(0, 4096))
     assert found(await patterned(broker, "FINI", SHORT_MS)) == ("timeout", None, None)

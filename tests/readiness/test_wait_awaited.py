@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.conftest import SLOW, TMUX, eventually, until_exists
+from tests.conftest import SLOW, eventually, until_exists
+from tests.kit.tmux import typed_by_script
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument
@@ -54,11 +54,6 @@ def told(answer: r.ReadResult | r.WaitResult) -> tuple[str, str | None, int | No
     """Outcome, and text and exit code of the command that an answer speaks of."""
     command = answer.command
     return answer.outcome, command.text if command else None, command.exit_code if command else None
-
-
-def by_script(state_dir: Path, *keys: str) -> None:
-    """Type into session `a` with plain tmux."""
-    subprocess.run([TMUX, "-S", str(state_dir / "tmux.sock"), "send-keys", "-t", "=a:", *keys], check=True)
 
 
 async def have_ended(broker: Broker, count: int) -> bool:
@@ -229,11 +224,11 @@ async def test_a_line_is_of_who_pressed_enter(broker: Broker):
 
 async def test_who_has_none_waits_for_the_one_that_runs(broker: Broker, state_dir: Path, tmp_path: Path):
     await broker.create_session("bash", name="a")
-    by_script(state_dir, "(exit 2)", "Enter")
+    typed_by_script(state_dir, "(exit 2)", "Enter")
     await eventually(lambda: have_ended(broker, 1))
     assert told(await read(broker)) == ("immediate", None, None)
     line = f"{until_exists(tmp_path / 'go')}; (exit 9)"
-    by_script(state_dir, line, "Enter")
+    typed_by_script(state_dir, line, "Enter")
     await eventually(lambda: is_running(broker, line))
     assert told(await read(broker, timeout_ms=SOON_MS))[0] == "timeout"
     found: list[r.ReadResult] = []

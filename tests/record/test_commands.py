@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +11,6 @@ from tmuxmcp.record import commands as module
 from tmuxmcp.record.commands import CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal.marks import Promise
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> SessionDirectory:
-    return SessionDirectory(tmp_path)
 
 
 def command(number: int) -> EndedCommand:

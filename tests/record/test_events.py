@@ -44,11 +44,6 @@ happened: st.SearchStrategy[Event] = st.one_of(
 )
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> SessionDirectory:
-    return SessionDirectory(tmp_path)
-
-
 def append(directory: SessionDirectory, *lines: bytes) -> None:
     """As a script, or a broker of another version, does."""
     with directory.events.open("ab") as file:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.levels import ENDED_LEVELS, AdoptionStage, Level, LevelFile
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> SessionDirectory:
-    return SessionDirectory(tmp_path)
 
 
 def test_levels_are_read_by_another_broker_once_they_change(directory: SessionDirectory):

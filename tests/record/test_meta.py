@@ -20,11 +20,6 @@ NEWER = meta.META.format + 1
 ONE = Meta("a", "bash", ["-i"], "2026-01-02T03:04:05.678Z", "me", "n0nce", True, "/", 80, 24, 5000)
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> SessionDirectory:
-    return SessionDirectory(tmp_path)
-
-
 def add(path: Path, **values: Any) -> bytes:
     """As another version does; gives what is then in the file."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))

@@ -14,11 +14,6 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.meta import RecordingNote, begin_recording
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> SessionDirectory:
-    return SessionDirectory(tmp_path)
-
-
 def test_a_recording_is_as_it_was_written_down(directory: SessionDirectory) -> None:
     assert RecordingNote.load(directory) is None
     note = begin_recording(directory, "cast", begin=5, begin_ms=70, path="/x/y.cast", place=(7, 8), by="me", input=True)

@@ -35,11 +35,6 @@ from tmuxmcp.record.past.timing import (
 )
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> SessionDirectory:
-    return SessionDirectory(tmp_path)
-
-
 def writer_of(directory: SessionDirectory, offset: int = 0, ms: int = 0) -> TimingWriter:
     writer = TimingWriter.take(directory)
     assert writer

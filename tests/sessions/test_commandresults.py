@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLOW, TMUX, eventually, stop_with_children, until_exists
+from tests.conftest import SLOW, eventually, stop_with_children, until_exists
+from tests.kit.tmux import typed_by_script
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
@@ -24,11 +25,6 @@ from tmuxmcp.tmux.panes import Pane
 
 SOON_MS = int(1000 * SLOW)
 """Time in which a shell begins a command."""
-
-
-def by_script(state_dir: Path, *keys: str) -> None:
-    """Type into session `a` with plain tmux."""
-    subprocess.run([TMUX, "-S", str(state_dir / "tmux.sock"), "send-keys", "-t", "=a:", *keys], check=True)
 
 
 async def listed(broker: Broker, count: int, **wanted: int | bool) -> list[r.ListedCommand]:
@@ -44,7 +40,7 @@ async def listed(broker: Broker, count: int, **wanted: int | bool) -> list[r.Lis
 async def test_commands_are_listed_newest_last(broker: Broker, state_dir: Path, tmp_path: Path) -> None:
     await broker.create_session("bash", name="a")
     run = await broker.run(f"cd {tmp_path}; sleep 0.2", "a")
-    by_script(state_dir, "sh -c 'exit 3'", "Enter")
+    typed_by_script(state_dir, "sh -c 'exit 3'", "Enter")
     first, second = await listed(broker, 2)
     assert (first.number, first.text, first.exit_code) == (1, f"cd {tmp_path}; sleep 0.2", 0)
     assert (first.cwd, first.start_offset, first.end_offset) == (str(tmp_path), run.start_offset, run.end_offset)
@@ -123,7 +119,7 @@ async def test_what_ran_when_its_session_ended_is_over(broker: Broker, command: 
 async def test_read_tells_the_last_command_that_ended_once(broker: Broker, state_dir: Path) -> None:
     await broker.create_session("bash", name="a")
     assert (await broker.read(session_id="a")).command is None
-    by_script(state_dir, "sh -c 'exit 3'", "Enter", "sh -c 'exit 4'", "Enter")
+    typed_by_script(state_dir, "sh -c 'exit 3'", "Enter", "sh -c 'exit 4'", "Enter")
     second = (await listed(broker, 2))[-1]
     seen = await broker.read(session_id="a", view="screen")
     command = seen.command
@@ -206,7 +202,7 @@ async def test_lines_that_were_typed_ahead_are_the_caller_s(
         for line in lines:
             await broker.send(line, enter=True, session_id="a", read="none")
     assert [each.by for each in await listed(broker, 2)] == ["agent", "agent"]
-    by_script(state_dir, lines[1], "Enter")
+    typed_by_script(state_dir, lines[1], "Enter")
     assert [(each.by, each.exit_code) for each in await listed(broker, 3)][2] == ("other", 4)
 
 
@@ -403,7 +399,7 @@ anyio.run(main)
 
 async def test_a_wait_takes_up_what_a_killed_broker_began(state_dir: Path, home: Path) -> None:
     begun_by_a_broker_that_is_killed(state_dir)
-    by_script(state_dir, "Enter")
+    typed_by_script(state_dir, "Enter")
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash"), "me") as broker:
         assert await waited(broker) == ("command", 2, 8)
         assert await waited(broker) == ("immediate", None, None)

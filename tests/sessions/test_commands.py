@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLOW, TMUX, eventually
+from tests.conftest import SLOW, eventually
+from tests.kit.tmux import typed_by_script
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.commands import EndedCommand
@@ -38,11 +38,6 @@ async def ended(session: Session, count: int) -> list[EndedCommand]:
     found = await eventually(so_many, 10)
     assert len(found) == count
     return [each for each in found if isinstance(each, EndedCommand)]
-
-
-def by_script(state_dir: Path, *keys: str) -> None:
-    """Type into session `a` with plain tmux."""
-    subprocess.run([TMUX, "-S", str(state_dir / "tmux.sock"), "send-keys", "-t", "=a:", *keys], check=True)
 
 
 async def session_of(broker: Broker, shell: str) -> Session:
@@ -81,7 +76,7 @@ async def test_what_runs_nothing_is_no_command(broker: Broker, shell: str, state
     await broker.send(key="C-c", session_id="a")
     await broker.read(session_id="a", wait_for="ready")
     size = session.log.size()
-    by_script(state_dir, "Enter", "Enter")
+    typed_by_script(state_dir, "Enter", "Enter")
     await eventually(lambda: session.log.read(size, 1 << 20).count(b"\x1b]133;A;") >= 2)  # it has read both
     await broker.run("true", "a")
     (command,) = await ended(session, 1)
@@ -94,7 +89,7 @@ async def test_who_typed_it_is_told(broker: Broker, shell: str, state_dir: Path)
     await broker.run("true", "a")
     await broker.send("echo sent", enter=True, session_id="a")
     await ended(session, 2)
-    by_script(state_dir, "echo scripted", "Enter")
+    typed_by_script(state_dir, "echo scripted", "Enter")
     await ended(session, 3)
     await broker.send("echo keys", keys=["Space", "x", "BSpace", "Enter"], session_id="a")
     commands = await ended(session, 4)
@@ -108,7 +103,7 @@ async def test_what_is_typed_ahead_is_told_by_its_text(broker: Broker, shell: st
     await broker.send("sleep 1", enter=True, session_id="a", wait_for="none")
     await eventually(lambda: known(session))
     await broker.send("echo ahead", enter=True, session_id="a", wait_for="none")
-    by_script(state_dir, "echo scripted", "Enter")
+    typed_by_script(state_dir, "echo scripted", "Enter")
     commands = await ended(session, 3)
     assert [(each.text, each.by) for each in commands] == [
         ("sleep 1", "agent"),
@@ -133,7 +128,7 @@ async def test_a_command_that_runs_has_no_end(broker: Broker, shell: str) -> Non
 async def test_lines_that_bash_asks_for_belong_to_one_command(broker: Broker, state_dir: Path) -> None:
     session = await session_of(broker, "bash")
     for line in ("for i in 1 2; do", "echo $i", "done"):
-        by_script(state_dir, line, "Enter")
+        typed_by_script(state_dir, line, "Enter")
     (command,) = await ended(session, 1)
     assert (command.text, command.by) == ("for i in 1 2; do\necho $i\ndone", "other")
 
@@ -142,7 +137,7 @@ async def test_a_prompt_of_the_users_own_within_a_command_hides_its_text(broker:
     session = await session_of(broker, "bash")
     await broker.run("PS2='more: '", "a")
     for line in ("for i in 1 2; do", "echo $i", "done"):
-        by_script(state_dir, line, "Enter")
+        typed_by_script(state_dir, line, "Enter")
     assert (await ended(session, 2))[-1].text is None
 
 
@@ -180,12 +175,12 @@ def forged(session: Session, number: int, *kinds: str) -> str:
 async def test_an_end_that_a_program_prints_is_none(broker: Broker, shell: str, state_dir: Path) -> None:
     session = await session_of(broker, shell)
     print_marks = forged(session, 1, "E", "D;0")
-    by_script(state_dir, f'sh -c "{print_marks}; echo later; read x; exit 7"', "Enter")
+    typed_by_script(state_dir, f'sh -c "{print_marks}; echo later; read x; exit 7"', "Enter")
     await eventually(lambda: b"later" in session.log.read(0, 1 << 20).partition(b"\x1b]133;D;0")[2])
     (running,) = await known(session)
     assert isinstance(running, RunningCommand)
     session.save_checkpoint()
-    by_script(state_dir, "Enter")
+    typed_by_script(state_dir, "Enter")
     (command,) = await ended(session, 1)
     assert command.exit_code == 7
     assert b"later" in session.log.read(command.start, command.end - command.start)

@@ -14,7 +14,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.conftest import SLOW, TMUX, eventually
+from tests.conftest import eventually
+from tests.kit.tmux import plain_tmux
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import MaxSessions, SessionExists, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
@@ -132,11 +133,11 @@ async def test_broker_killed_while_it_makes_sessions_leaves_none_unknown(state_d
     maker = subprocess.Popen(  # noqa: ASYNC220 - it is killed
         [sys.executable, "-c", MAKER, str(state_dir)], stdout=subprocess.PIPE
     )
-    tmux = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), "list-panes", "-a", "-F"]
 
     def there(form: str) -> list[str]:
-        done = subprocess.run([*tmux, form], capture_output=True, text=True, check=False, timeout=10 * SLOW)
-        return [line for line in done.stdout.splitlines() if line]
+        return [
+            line for line in plain_tmux(state_dir, "list-panes", "-a", "-F", form, check=False).splitlines() if line
+        ]
 
     try:
         await eventually(lambda: len(there("#{@tmuxmcp_id}")) >= panes, 20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -11,7 +10,8 @@ import anyio
 import psutil
 import pytest
 
-from tests.conftest import SLOW, TMUX, eventually
+from tests.conftest import SLOW, eventually
+from tests.kit.tmux import plain_tmux
 from tests.sessions.test_registry_repair import directory_of, kill_sink, rests
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
@@ -70,10 +70,6 @@ async def rest(follow: Follow) -> list[Event]:
 
 def log_of(broker: Broker, session_id: str = "a") -> bytes:
     return (broker.settings.state_dir / "sessions" / session_id / "out.raw").read_bytes()
-
-
-def tmux(broker: Broker, *args: str) -> None:
-    subprocess.run([TMUX, "-N", "-S", str(broker.settings.state_dir / "tmux.sock"), *args], check=True)
 
 
 def shown(snapshot: Snapshot) -> tuple[object, ...]:
@@ -206,7 +202,7 @@ async def test_sizes_are_told_whoever_changed_them(broker: Broker) -> None:
     async with Broker.open(broker.settings) as other:
         await other.resize(rows=20, session_id="a")
         assert await first(follow, Resize) == Resize(0, 100, 20)
-    tmux(broker, "resize-window", "-t", "=a:", "-x", "40", "-y", "10")
+    plain_tmux(broker.settings.state_dir, "resize-window", "-t", "=a:", "-x", "40", "-y", "10")
     assert await first(follow, Resize) == Resize(0, 40, 10)
     await typed(broker, "x")
     await first(follow, Output)  # each was told once
@@ -320,7 +316,7 @@ async def test_a_lost_pane_is_told_with_the_last_bytes(broker: Broker) -> None:
     follow = broker.follow("a", since=0)
     await typed(broker, "hello")
     await output_until(follow, b"hello\r\nhello\r\n")
-    tmux(broker, "kill-session", "-t", "=a")
+    plain_tmux(broker.settings.state_dir, "kill-session", "-t", "=a")
     assert (await rest(follow))[-1] == Lost()
     late = await rest(broker.follow("a"))
     assert [type(each) for each in late] == [Snapshot, Lost]
@@ -332,7 +328,7 @@ async def test_an_ended_server_is_a_lost_pane(broker: Broker) -> None:
     await broker.create_session("cat", name="a", wait_ready=True)
     follow = broker.follow("a")
     await follow.batch()
-    tmux(broker, "kill-server")
+    plain_tmux(broker.settings.state_dir, "kill-server")
     assert (await rest(follow))[-1] == Lost()
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import shlex
-import subprocess
 import typing
 
 import pytest
 
 from tests.conftest import SLOW, end_server, eventually
+from tests.kit.tmux import plain_tmux
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.sessions.life import (
     OVER_STATES,
@@ -160,7 +160,7 @@ async def session(broker: Broker) -> Session:
 
 def script(broker: Broker, words: str) -> None:
     """What a script does to the tmux server."""
-    subprocess.run(["tmux", "-S", str(broker.settings.state_dir / "tmux.sock"), *shlex.split(words)], check=True)
+    plain_tmux(broker.settings.state_dir, *shlex.split(words))
 
 
 async def told(session: Session) -> tuple[State, EndCause | None]:

@@ -14,7 +14,8 @@ import anyio
 import psutil
 import pytest
 
-from tests.conftest import SLOW, TMUX, eventually
+from tests.conftest import SLOW, eventually
+from tests.kit.tmux import plain_tmux
 from tmuxmcp.broker import broker as broker_module
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
@@ -70,11 +71,6 @@ async def back(directory: Path, number: int, timeout: float = 5) -> None:
     await eventually(lambda: sink(directory) == (number, True), timeout)
 
 
-def tmux(state_dir: Path, *args: str) -> str:
-    argv = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), *args]
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=10 * SLOW).stdout
-
-
 async def test_killed_sink_is_back_within_a_second_and_readers_are_told(broker: Broker, state_dir: Path) -> None:
     await broker.create_session(name="a")
     await broker.run("echo before", session_id="a")
@@ -98,10 +94,10 @@ async def test_sink_that_a_script_pushed_aside_is_back(broker: Broker, state_dir
     await broker.create_session(name="a")
     directory = directory_of(state_dir, "a")
     stolen = tmp_path / "stolen"
-    tmux(state_dir, "pipe-pane", "-t", "=a:", f"cat >>{stolen}")
+    plain_tmux(state_dir, "pipe-pane", "-t", "=a:", f"cat >>{stolen}")
     await back(directory, 2)
     assert (await broker.run("echo after", session_id="a")).output.strip() == "after"
-    tmux(state_dir, "pipe-pane", "-t", "=a:")
+    plain_tmux(state_dir, "pipe-pane", "-t", "=a:")
     await back(directory, 3, 2)
     assert (await broker.run("echo again", session_id="a")).output.strip() == "again"
     assert len(gaps(directory)) == 2
@@ -120,7 +116,7 @@ async def test_two_brokers_that_notice_together_mend_once(broker: Broker, state_
                 await each.send(text="x\n", session_id="a", wait_for="none")
             await eventually(lambda: len([p for p in sinks(directory) if p.name() == "sh"]) == 1)
             assert len(gaps(directory)) == number - 1
-    assert tmux(state_dir, "show-options", "-pqv", "-t", "=a:", "@tmuxmcp_sink") == "4\n"
+    assert plain_tmux(state_dir, "show-options", "-pqv", "-t", "=a:", "@tmuxmcp_sink") == "4\n"
 
 
 async def test_new_sink_that_has_said_nothing_yet_is_not_mended(
@@ -147,7 +143,7 @@ async def test_sink_that_died_while_no_broker_ran_is_mended_at_adoption(state_di
     async with Broker.open(settings) as first:
         await first.create_session(name="a", program="cat")
     kill_sink(directory)
-    tmux(state_dir, "send-keys", "-t", "=a:", "unheard", "Enter")
+    plain_tmux(state_dir, "send-keys", "-t", "=a:", "unheard", "Enter")
     async with Broker.open(settings) as second:
         assert sink(directory).number == 2 or await eventually(lambda: sink(directory).number == 2)
         await second.send(text="heard\n", session_id="a", wait_for="pattern", pattern="heard")
@@ -179,7 +175,7 @@ async def test_pane_that_ends_is_not_mended(broker: Broker, state_dir: Path) -> 
     async with Broker.open(broker.settings) as other:
         assert (await other.list_sessions()).count == 20
     await eventually(lambda: not broker.watcher.closed_paths)
-    assert tmux(state_dir, "list-panes", "-a", "-F", "#{@tmuxmcp_sink}").split() == ["1"] * 20
+    assert plain_tmux(state_dir, "list-panes", "-a", "-F", "#{@tmuxmcp_sink}").split() == ["1"] * 20
     assert [gaps(directory_of(state_dir, f"a{number}")) for number in range(20)] == [[]] * 20
 
 
@@ -209,7 +205,7 @@ def small_disk(state_dir: Path) -> Iterator[Path]:
     if subprocess.run(argv, check=False, capture_output=True).returncode:
         pytest.skip("only root can mount a small file system")
     yield path
-    subprocess.run([TMUX, "-N", "-S", str(state_dir / "tmux.sock"), "kill-server"], check=False)
+    plain_tmux(state_dir, "kill-server", check=False)
     subprocess.run(["umount", "-l", path], check=True)
 
 

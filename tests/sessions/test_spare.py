@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -18,7 +17,8 @@ import psutil
 import pytest
 
 from benchmarks.wire import Wire
-from tests.conftest import TMUX, eventually
+from tests.conftest import eventually
+from tests.kit.tmux import plain_tmux
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import SessionBusy, TmuxMcpError
@@ -30,8 +30,7 @@ LONG_S = 3600.0
 
 
 def tmux(state_dir: Path, *words: str) -> list[str]:
-    argv = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split("\n")[:-1]
+    return plain_tmux(state_dir, *words, check=False).split("\n")[:-1]
 
 
 def spares(state_dir: Path) -> list[str]:

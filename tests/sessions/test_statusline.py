@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.behaviour.people.test_watching import drain, watching
-from tests.conftest import TMUX, until_exists
-from tests.kit.agent import Agent, agent_of_file, eventually
+from tests.conftest import until_exists
+from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.fixtures import of_file
+from tests.kit.tmux import plain_tmux
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 
 Says = Callable[[str], None]
 
 
-agent = agent_of_file("bash")
+agent = of_file(an_agent, "bash")
 
 
 def tmux(agent: Agent, *words: str) -> str:
-    argv = [TMUX, "-N", "-S", str(agent.state_dir / "tmux.sock"), *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return plain_tmux(agent.state_dir, *words)
 
 
 def connections(agent: Agent) -> str:

@@ -19,8 +19,9 @@ import anyio
 import pytest
 
 import tmuxmcp
-from tests.conftest import SLOW, TMUX
+from tests.conftest import SLOW
 from tests.kit.agent import Agent, eventually
+from tests.kit.tmux import typed_by_script
 from tmuxmcp import Settings
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.machine import locks
@@ -174,7 +175,7 @@ def test_a_writer_in_a_thread_that_was_stopped_dates_nothing_of_it(state_dir: Pa
         directory = directory_of(state_dir)
         eventually(lambda: noted_to(directory) == directory.log.stat().st_size)  # nothing is left to be written
         program.send_signal(signal.SIGSTOP)
-        subprocess.run([TMUX, "-S", state_dir / "tmux.sock", "send-keys", "-t", "=a:", TICKS, "Enter"], check=True)
+        typed_by_script(state_dir, TICKS, "Enter")
         eventually(lambda: len(ticks(directory)) >= 20)
         during = ticks(directory)
         program.send_signal(signal.SIGCONT)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, TMUX, a_state_dir, no_first_run
-from tests.kit.agent import Agent, ToolFailed, agent_of_file, eventually
+from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
+from tests.kit.fixtures import of_file
 
 FILES = {"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}
 
@@ -21,7 +22,7 @@ Made = tuple[str, dict]
 Make = Callable[..., Made]
 
 
-agent = agent_of_file("sh")
+agent = of_file(an_agent, "sh")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,26 +12,11 @@ import psutil
 import pytest
 
 from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
-from tests.kit.agent import Agent, ToolFailed, agent_of_file, eventually, refused, refused_for_good
-from tests.kit.exactness import BASH, THROUGH_OTHERS
+from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
+from tests.kit.exactness import BASH, LONG_MS, SOON_MS, THROUGH_OTHERS, Run, answered, session_of
+from tests.kit.fixtures import of_file
 
-SOON_MS = int(1000 * SLOW)
-"""Time in which a shell begins a command."""
-
-LONG_MS = int(15_000 * SLOW)
-"""Time in which a command that does little is over, also on a busy machine."""
-
-
-agent = agent_of_file("bash")
-
-
-@pytest.fixture
-def shell(agent: Agent) -> Iterator[Callable[..., dict]]:
-    """`run` in a fresh bash of this test's own."""
-    made = agent.call("create_session", program="bash", ready_timeout_ms=int(10_000 * SLOW))
-    assert made["ready"], made
-    yield lambda command, **more: agent.run(command, session_id=made["session_id"], **more)
-    agent.call("destroy_session", session_id=made["session_id"], force=True)
+agent = of_file(an_agent, "bash")
 
 
 @pytest.fixture
@@ -49,18 +33,6 @@ def session_of_bash(agent: Agent) -> Iterator[Callable[..., str]]:
         agent.call("destroy_session", session_id=session, force=True)
 
 
-def session_of(shell: Callable[..., dict]) -> str:
-    return shell("true")["session_id"]
-
-
-def answered(call: Callable[[], dict]) -> dict | str:
-    """The result, or the code of the error."""
-    try:
-        return call()
-    except ToolFailed as failed:
-        return failed.code
-
-
 @pytest.mark.parametrize(("command", "output", "status"), BASH, ids=[repr(row[0])[:40] for row in BASH])
 def test_output_and_exit_code(agent: Agent, command: str, output: str | None, status: int):
     result = agent.run(command)
@@ -71,26 +43,12 @@ def test_output_and_exit_code(agent: Agent, command: str, output: str | None, st
     assert not result["truncated"]
 
 
-@pytest.mark.parametrize("count", [40, 5000, 200_000])
-def test_many_lines(agent: Agent, count: int):
-    result = agent.run(f"seq 1 {count}", max_bytes=16 * 1024 * 1024)
-    assert result["output"] == "".join(f"{i}\n" for i in range(1, count + 1))
-    assert (result["exit_code"], result["omitted_bytes"]) == (0, 0)
-
-
 def test_long_lines_are_not_broken_at_the_panes_width(agent: Agent):
     lines = [chr(ord("a") + i % 26) * 300 for i in range(20)]
     result = agent.run("for i in {a..t}; do printf \"%300s\\n\" | tr ' ' $i; done")
     assert result["output"].splitlines() == lines
     wide = "漢" * 150
     assert agent.run(f"echo {wide}")["output"] == wide + "\n"
-
-
-@pytest.mark.parametrize("size", [5_000, 20_000, 100_000])
-def test_long_commands(agent: Agent, size: int):
-    text = ("0123456789" * (size // 10 + 1))[:size]
-    result = agent.run(f"x='{text}'\necho ${{#x}}")
-    assert (result["output"], result["exit_code"]) == (f"{size}\n", 0)
 
 
 def test_long_command_of_many_lines(agent: Agent):
@@ -104,12 +62,12 @@ def test_characters_on_which_the_terminal_acts_are_refused(agent: Agent, char: s
     assert answered(lambda: agent.run(f"echo 'a{char}b; echo no'")) == "INVALID_ARGUMENT"
 
 
-def test_state_persists(shell: Callable[..., dict]):
+def test_state_persists(shell: Run):
     assert shell("cd /usr/lib; export A=1 B='two words'; alias greet='echo hello'")["cwd"] == "/usr/lib"
     assert shell("pwd; echo $A $B; greet")["output"] == "/usr/lib\n1 two words\nhello\n"
 
 
-def test_set_e_and_u_and_x_persist(shell: Callable[..., dict]):
+def test_set_e_and_u_and_x_persist(shell: Run):
     shell("set -u")
     assert shell("echo $nothing_here")["exit_code"] == 1
     shell("set +u; set -x")
@@ -120,19 +78,9 @@ def test_set_e_and_u_and_x_persist(shell: Callable[..., dict]):
     assert (ended["outcome"], ended["exit_code"]) == ("exited", 1)
 
 
-def test_dollar_question_is_the_commands_own(shell: Callable[..., dict]):
+def test_dollar_question_is_the_commands_own(shell: Run):
     assert shell("(exit 42)")["exit_code"] == 42
     assert shell("echo $?")["output"] == "42\n"
-
-
-def test_clear_and_reset(agent: Agent):
-    result = agent.run("echo before; clear; echo after")
-    assert result["exit_code"] == 0
-    assert result["output"].count("before") == 1
-    assert result["output"].count("after") == 1
-    result = agent.run("echo one; tput reset; echo two")
-    assert (result["output"].count("one"), result["output"].count("two")) == (1, 1)
-    assert agent.run("echo still exact")["output"] == "still exact\n"
 
 
 @pytest.mark.parametrize("rows", [24, 500])
@@ -161,7 +109,7 @@ def test_output_is_what_stands_in_its_rows(agent: Agent, rows: int):
     agent.call("destroy_session", session_id=session, force=True)
 
 
-def test_what_is_typed_and_drawn_above_it(agent: Agent, shell: Callable[..., dict]):
+def test_what_is_typed_and_drawn_above_it(agent: Agent, shell: Run):
     session = session_of(shell)
     text = "printf 'one\\n\\0337\\033[1;1Hxyz\\0338two\\n'"
     sent = agent.call("send", session_id=session, text=text, enter=True, wait_for="ready")["result"]
@@ -176,14 +124,14 @@ def test_a_silent_command_is_waited_for(agent: Agent):
     assert result["duration_ms"] >= 1990
 
 
-def test_background_jobs_do_not_hold_the_answer(shell: Callable[..., dict]):
+def test_background_jobs_do_not_hold_the_answer(shell: Run):
     result = shell("sleep 30 & echo started")
     assert "started" in result["output"]
     assert result["duration_ms"] < 5000 * SLOW
     assert shell("kill %1; wait 2>/dev/null; echo gone")["output"].endswith("gone\n")
 
 
-def test_a_command_killed_by_a_signal(agent: Agent, shell: Callable[..., dict]):
+def test_a_command_killed_by_a_signal(agent: Agent, shell: Run):
     session = session_of(shell)
     call = {"command": "sleep 60", "session_id": session}
     running = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
@@ -194,14 +142,14 @@ def test_a_command_killed_by_a_signal(agent: Agent, shell: Callable[..., dict]):
     assert shell("echo $?")["output"] == "143\n"
 
 
-def test_an_open_quote(shell: Callable[..., dict]):
+def test_an_open_quote(shell: Run):
     for unfinished in ("echo 'open", 'echo "open', "cat <<END\nx", "for i in 1 2; do", "echo $((1 +", "if true; then"):
         refused("INCOMPLETE_COMMAND", shell, unfinished)
         assert shell("echo usable")["output"] == "usable\n"
 
 
 @pytest.mark.parametrize("unfinished", ["if true; then", "echo 'open", "cat <<END\nx"])
-def test_an_open_quote_behind_a_line_that_runs(agent: Agent, shell: Callable[..., dict], unfinished: str):
+def test_an_open_quote_behind_a_line_that_runs(agent: Agent, shell: Run, unfinished: str):
     result = shell(f"echo first\n{unfinished}", timeout_ms=LONG_MS)
     assert (result["completed"], result["outcome"], result["evidence"]) == (False, "ready", "kernel"), result
     assert "first lines have run, and `bash` wants more" in result["note"]
@@ -222,7 +170,7 @@ def test_an_exclamation_mark_is_itself(agent: Agent, session_of_bash: Callable[.
     )
 
 
-def test_history_expansion_that_the_user_switches_on_never_hangs_and_is_told(shell: Callable[..., dict]):
+def test_history_expansion_that_the_user_switches_on_never_hangs_and_is_told(shell: Run):
     shell("set -H")
     result = shell('echo "hi!there"')
     assert not result["completed"]
@@ -242,7 +190,7 @@ HOOKS_GONE = [
 
 
 @pytest.mark.parametrize("before", HOOKS_GONE)
-def test_a_shell_whose_hooks_were_taken_away_is_asked(shell: Callable[..., dict], tmp_path: Path, before: str):
+def test_a_shell_whose_hooks_were_taken_away_is_asked(shell: Run, tmp_path: Path, before: str):
     gone = shell(f"{before}; echo ran >>{tmp_path}/did; echo out; ! :", timeout_ms=LONG_MS)
     more = "pc1\n" if "pc1" in before else ""
     assert (gone["output"], gone["exit_code"], gone["completed"]) == ("out\n" + more, 1, True), gone
@@ -272,7 +220,7 @@ HOOKS_ADDED = [
 
 
 @pytest.mark.parametrize("added", HOOKS_ADDED)
-def test_what_a_command_adds_to_the_prompts_hooks_is_not_its_own(shell: Callable[..., dict], added: str):
+def test_what_a_command_adds_to_the_prompts_hooks_is_not_its_own(shell: Run, added: str):
     for command in (f"{FAILS}{added}; echo own; (exit 5)", "echo own; (exit 5)", "echo own; (exit 5)"):
         result = shell(command)
         assert (result["output"], result["exit_code"], result["note"]) == ("own\n", 5, None), result
@@ -288,7 +236,7 @@ HOOKS_BEFORE_OURS = [
 
 
 @pytest.mark.parametrize("added", HOOKS_BEFORE_OURS)
-def test_what_ran_before_the_shell_told_the_end_is_noted(shell: Callable[..., dict], added: str):
+def test_what_ran_before_the_shell_told_the_end_is_noted(shell: Run, added: str):
     result = shell(f"{FAILS}{added}; echo own; (exit 5)", timeout_ms=LONG_MS)
     assert (result["output"], result["exit_code"]) == ("own\nhooked\n", 5), result
     assert "output may end with what PROMPT_COMMAND printed" in result["note"]
@@ -304,7 +252,7 @@ def test_hooks_of_a_start_up_file_that_is_read_again(agent: Agent, session_of_ba
         assert (result["output"], result["exit_code"], result["note"]) == ("", status, None), result
 
 
-def test_a_persons_command_that_took_the_hooks_away(agent: Agent, shell: Callable[..., dict]):
+def test_a_persons_command_that_took_the_hooks_away(agent: Agent, shell: Run):
     session = session_of(shell)
     sent = agent.call("send", session_id=session, text="unset PROMPT_COMMAND; echo out", enter=True)
     assert sent["result"]["mode"] == "shell_prompt"
@@ -318,7 +266,7 @@ def test_a_persons_command_that_took_the_hooks_away(agent: Agent, shell: Callabl
 
 @pytest.mark.parametrize(("command", "answer"), [("read -e x", "x"), ("unset PROMPT_COMMAND; PS1='> '", "exit 3")])
 def test_where_neither_prompt_nor_hooks_tell_the_end_it_is_not_said_to_go_on(
-    agent: Agent, shell: Callable[..., dict], command: str, answer: str
+    agent: Agent, shell: Run, command: str, answer: str
 ):
     result = shell(command, timeout_ms=LONG_MS)
     assert (result["completed"], result["outcome"], result["evidence"]) == (False, "ready", "kernel"), result
@@ -330,7 +278,7 @@ def test_where_neither_prompt_nor_hooks_tell_the_end_it_is_not_said_to_go_on(
         assert shell("echo $x")["output"] == "x\n"
 
 
-def test_that_a_shell_without_our_functions_waits_is_known_from_the_kernel(agent: Agent, shell: Callable[..., dict]):
+def test_that_a_shell_without_our_functions_waits_is_known_from_the_kernel(agent: Agent, shell: Run):
     gone = shell("unset -f $(compgen -A function __tmuxmcp_)", timeout_ms=LONG_MS)
     assert (gone["outcome"], gone["evidence"]) == ("ready", "kernel"), gone
     assert (gone["completed"], gone["exit_code"]) == (False, None)
@@ -375,7 +323,7 @@ def test_readonly_prompts_and_prompt_commands(
         assert (tmp_path / "did").read_text() == "ran\n" * (number + 1)
 
 
-def test_a_shell_that_repeats_what_it_reads(shell: Callable[..., dict]):
+def test_a_shell_that_repeats_what_it_reads(shell: Run):
     assert shell("set -v")["output"] == ""
     for command, output, status in (("echo a; (exit 3)", "a\n", 3), ("printf a", "a", 0), ("# none", "", 0)):
         result = shell(command)
@@ -384,7 +332,7 @@ def test_a_shell_that_repeats_what_it_reads(shell: Callable[..., dict]):
 
 
 @pytest.mark.parametrize("elsewhere", ["exec 2>err", "exec 2>&-", "exec 2>/dev/null"])
-def test_stderr_of_the_shell_elsewhere(agent: Agent, shell: Callable[..., dict], tmp_path: Path, elsewhere: str):
+def test_stderr_of_the_shell_elsewhere(agent: Agent, shell: Run, tmp_path: Path, elsewhere: str):
     shell(f"cd {tmp_path}; {elsewhere}")
     for status in (3, 4):
         result = shell(f"echo out; echo err >&2; (exit {status})", timeout_ms=LONG_MS)
@@ -397,7 +345,7 @@ def test_stderr_of_the_shell_elsewhere(agent: Agent, shell: Callable[..., dict],
     assert (both["output"], both["note"]) == ("both\n", None)
 
 
-def test_nothing_of_the_shell_goes_to_the_terminal(shell: Callable[..., dict]):
+def test_nothing_of_the_shell_goes_to_the_terminal(shell: Run):
     for closed in ("exec >&- 2>&-", "exec >/dev/null 2>&1"):
         shell(closed)
         result = shell("echo out; echo err >&2; (exit 3)", timeout_ms=LONG_MS)
@@ -407,7 +355,7 @@ def test_nothing_of_the_shell_goes_to_the_terminal(shell: Callable[..., dict]):
 
 
 @pytest.mark.parametrize("others", THROUGH_OTHERS)
-def test_a_shell_that_prints_through_other_programs(shell: Callable[..., dict], tmp_path: Path, others: str):
+def test_a_shell_that_prints_through_other_programs(shell: Run, tmp_path: Path, others: str):
     assert shell(f"cd {tmp_path}; {others}; echo first", timeout_ms=LONG_MS)["output"] == "first\n"
     for command, output in (("echo x", "x\n"), ("echo err >&2", "err\n"), ("seq 3", "1\n2\n3\n"), (":", "")):
         result = shell(f"{command}; (exit 3)", timeout_ms=LONG_MS)
@@ -424,7 +372,7 @@ def test_a_start_up_file_that_has_the_shell_print_through_another_program(
         assert (result["output"], result["exit_code"], result["note"]) == ("x\n", status, None), result
 
 
-def test_a_program_that_passes_nothing_on(shell: Callable[..., dict]):
+def test_a_program_that_passes_nothing_on(shell: Run):
     shell("exec > >(exec sleep 1000)", timeout_ms=LONG_MS)
     result = shell("echo x; (exit 3)", timeout_ms=LONG_MS)
     assert (result["output"], result["exit_code"], result["completed"]) == ("", 3, True), result
@@ -435,7 +383,7 @@ def test_a_program_that_passes_nothing_on(shell: Callable[..., dict]):
     shell("pkill -P $$ -x sleep")
 
 
-def test_prompts_made_from_prompts_do_not_grow(shell: Callable[..., dict]):
+def test_prompts_made_from_prompts_do_not_grow(shell: Run):
     shell('activate() { OLD=$PS1; PS1="(venv) $PS1"; }; deactivate() { PS1=$OLD; }')
     sizes = []
     for _ in range(4):
@@ -472,7 +420,7 @@ SHOWN_OR_NOT = [
 
 
 @pytest.mark.parametrize("before", UNUSUAL)
-def test_what_a_line_editor_shows_does_not_decide(shell: Callable[..., dict], before: str):
+def test_what_a_line_editor_shows_does_not_decide(shell: Run, before: str):
     shell(before)
     for command, output, status in SHOWN_OR_NOT:
         result = shell(command, timeout_ms=LONG_MS)
@@ -501,9 +449,7 @@ LEFT_BEHIND = {
 
 
 @pytest.mark.parametrize(("program", "told"), LEFT_BEHIND.values(), ids=LEFT_BEHIND.keys())
-def test_what_a_program_left_of_the_terminal(
-    shell: Callable[..., dict], tmp_path: Path, program: str, told: str | None
-):
+def test_what_a_program_left_of_the_terminal(shell: Run, tmp_path: Path, program: str, told: str | None):
     shell(program)
     for number in range(2):
         result = shell(f"echo ran >>{tmp_path}/did; echo one; echo two; (exit 3)", timeout_ms=LONG_MS)
@@ -517,7 +463,7 @@ def test_what_a_program_left_of_the_terminal(
         assert shell("echo mended")["note"] is None
 
 
-def test_a_question_where_nothing_is_echoed(agent: Agent, shell: Callable[..., dict]):
+def test_a_question_where_nothing_is_echoed(agent: Agent, shell: Run):
     shell("stty -echo")
     asked = shell("read -r x; echo got $x", timeout_ms=LONG_MS)
     assert (asked["completed"], asked["outcome"], asked["evidence"]) == (False, "ready", "kernel"), asked
@@ -525,14 +471,14 @@ def test_a_question_where_nothing_is_echoed(agent: Agent, shell: Callable[..., d
     assert "got this" in answer["result"]["content"]
 
 
-def test_a_half_typed_line_is_cleared_and_status_kept(agent: Agent, shell: Callable[..., dict]):
+def test_a_half_typed_line_is_cleared_and_status_kept(agent: Agent, shell: Run):
     session = session_of(shell)
     shell("(exit 5)")
     agent.call("send", session_id=session, text="rm -rf half typed", read="new")
     assert shell("echo $?")["output"] == "5\n"
 
 
-def test_a_half_typed_line_in_vi_mode(agent: Agent, shell: Callable[..., dict]):
+def test_a_half_typed_line_in_vi_mode(agent: Agent, shell: Run):
     session = session_of(shell)
     shell("set -o vi")
     agent.call("send", session_id=session, text="some words here", read="new")
@@ -542,7 +488,7 @@ def test_a_half_typed_line_in_vi_mode(agent: Agent, shell: Callable[..., dict]):
 
 
 @pytest.mark.parametrize("keys", [["C-v"], ["C-x"], ["C-r", "e"], ["M-5"], ["C-]"], ["Escape"]], ids=str)
-def test_a_person_in_the_middle_of_something(agent: Agent, shell: Callable[..., dict], keys: list[str]):
+def test_a_person_in_the_middle_of_something(agent: Agent, shell: Run, keys: list[str]):
     session = session_of(shell)
     for mode in ("emacs", "vi"):
         shell(f"set -o {mode}; echo earlier")
@@ -551,18 +497,8 @@ def test_a_person_in_the_middle_of_something(agent: Agent, shell: Callable[..., 
         assert (result["output"], result["exit_code"]) == ("mine\ntoo\n", 0)
 
 
-@pytest.mark.parametrize("program", ["python3 -q", "cat", "vim -u NONE -N"])
-def test_another_program_in_front(agent: Agent, shell: Callable[..., dict], program: str):
-    session = session_of(shell)
-    sent = agent.call("send", session_id=session, text=program, enter=True, timeout_ms=int(20_000 * SLOW))
-    assert sent["result"]["outcome"] == "ready"
-    failed = refused_for_good(lambda: shell("echo no"))
-    assert re.search(rf"`(\S*/)?{program}`, which was started there", str(failed))  # `python3` may start another
-    assert "gives no exit code" in str(failed)
-
-
 @pytest.mark.parametrize("nested", ["bash --norc", "zsh -f", "fish --no-config", "busybox sh", "dash"])
-def test_mode_is_shell_prompt_only_where_run_works(agent: Agent, shell: Callable[..., dict], nested: str):
+def test_mode_is_shell_prompt_only_where_run_works(agent: Agent, shell: Run, nested: str):
     session = session_of(shell)
     sent = agent.call("send", session_id=session, text=nested, enter=True)["result"]
     facts = agent.call("get_session", session_id=session)
@@ -586,7 +522,7 @@ def test_mode_is_shell_prompt_only_where_run_works(agent: Agent, shell: Callable
     assert shell("echo outer")["mode"] == "shell_prompt"
 
 
-def test_a_shell_without_its_line_editor(agent: Agent, shell: Callable[..., dict]):
+def test_a_shell_without_its_line_editor(agent: Agent, shell: Run):
     session = session_of(shell)
     shell("set +o emacs")
     with pytest.raises(ToolFailed, match=r"line editor of bash is off.*set -o emacs") as failed:
@@ -597,7 +533,7 @@ def test_a_shell_without_its_line_editor(agent: Agent, shell: Callable[..., dict
     assert shell("echo yes")["output"] == "yes\n"
 
 
-def test_a_question_of_the_shell_itself_is_named(agent: Agent, shell: Callable[..., dict]):
+def test_a_question_of_the_shell_itself_is_named(agent: Agent, shell: Run):
     asked = shell("read -p 'name? ' x")
     assert "waits for a line" in asked["note"]
     with pytest.raises(ToolFailed, match=r"`read -p 'name\? ' x` is not over") as failed:
@@ -610,7 +546,7 @@ def test_a_question_of_the_shell_itself_is_named(agent: Agent, shell: Callable[.
 @pytest.mark.parametrize(
     ("command", "name"), [("python3 -q", "python3"), ("gdb -q -nx", "gdb"), ("sqlite3 -interactive", "sqlite3")]
 )
-def test_a_program_that_waits_at_its_prompt(agent: Agent, shell: Callable[..., dict], command: str, name: str):
+def test_a_program_that_waits_at_its_prompt(agent: Agent, shell: Run, command: str, name: str):
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
     result = shell(command)
@@ -618,7 +554,7 @@ def test_a_program_that_waits_at_its_prompt(agent: Agent, shell: Callable[..., d
     assert result["mode"] == "line_input"
 
 
-def test_a_name_that_a_program_gives_itself_has_no_blanks_around_it(agent: Agent, shell: Callable[..., dict]):
+def test_a_name_that_a_program_gives_itself_has_no_blanks_around_it(agent: Agent, shell: Run):
     session = session_of(shell)
     code = "with open('/proc/self/comm', 'w') as f: f.write('npm init   ')"
     result = shell(f'(exec -a "npm init            " python3 -qic "{code}")')
@@ -626,7 +562,7 @@ def test_a_name_that_a_program_gives_itself_has_no_blanks_around_it(agent: Agent
     agent.call("send", session_id=session, key="C-d", read="none")
 
 
-def test_busy_says_what_runs_and_since_when(agent: Agent, shell: Callable[..., dict]):
+def test_busy_says_what_runs_and_since_when(agent: Agent, shell: Run):
     first = shell("sleep 30", timeout_ms=SOON_MS)
     assert (first["outcome"], first["completed"], first["exit_code"]) == ("timeout", False, None)
     failed = refused("SESSION_BUSY", shell, "echo no")
@@ -636,7 +572,7 @@ def test_busy_says_what_runs_and_since_when(agent: Agent, shell: Callable[..., d
     assert shell("echo free")["output"] == "free\n"
 
 
-def test_time_out_then_go_on_reading(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+def test_time_out_then_go_on_reading(agent: Agent, shell: Run, tmp_path: Path):
     go = tmp_path / "go"
     lines = f"for i in 1 2 3 4 5 6; do echo line $i; [ $i != 2 ] || {until_exists(go)}; sleep 0.1; done"
     first = shell(lines, timeout_ms=SOON_MS)
@@ -648,21 +584,12 @@ def test_time_out_then_go_on_reading(agent: Agent, shell: Callable[..., dict], t
     assert (first["output"] + rest["content"]).splitlines()[:6] == [f"line {i}" for i in range(1, 7)]
 
 
-def test_read_takes_up_what_run_left(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+def test_read_takes_up_what_run_left(agent: Agent, shell: Run, tmp_path: Path):
     first = shell(f"echo one; {until_exists(tmp_path / 'go')}; echo two", timeout_ms=SOON_MS)
     (tmp_path / "go").touch()
     rest = agent.call("read", session_id=first["session_id"], wait_for="ready")
     assert first["output"] == "one\n"
     assert rest["content"].startswith("two\n")
-
-
-def test_exit_in_the_shell(agent: Agent):
-    made = agent.call("create_session", program="bash")
-    result = agent.run("exit 9", session_id=made["session_id"])
-    assert (result["outcome"], result["exit_code"]) == ("exited", 9)
-    facts = agent.call("get_session", session_id=made["session_id"])
-    assert (facts["exited"], facts["exit_code"], facts["mode"]) == (True, 9, "exited")
-    refused("SESSION_EXITED", agent.run, "echo no", session_id=made["session_id"])
 
 
 def test_a_shell_that_ends_before_the_command_begins_gives_it_no_status(agent: Agent, tmp_path: Path):
@@ -674,44 +601,7 @@ def test_a_shell_that_ends_before_the_command_begins_gives_it_no_status(agent: A
     assert not side.exists()
 
 
-def test_ctrl_c_while_run_waits(agent: Agent, shell: Callable[..., dict]):
-    session = session_of(shell)
-    running = agent.portal.start_task_soon(
-        lambda: agent.client.call_tool("run", {"command": "echo begun; sleep 60", "session_id": session})
-    )
-    eventually(lambda: agent.in_front(session) == "sleep 60")
-    agent.call("send", session_id=session, key="C-c", read="none")
-    result = running.result(10 * SLOW).structured_content
-    assert (result["exit_code"], result["completed"]) == (130, True)
-    assert result["output"].startswith("begun\n")
-
-
-def test_a_person_types_while_a_command_runs(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
-    session, go = session_of(shell), tmp_path / "go"
-    call = {"command": f"{until_exists(go)}; echo mine", "session_id": session}
-    running = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
-    eventually(lambda: agent.in_front(session).startswith("sh -c until"))
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-    subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "echo theirs", "Enter"], check=True)
-    go.touch()
-    result = running.result(10 * SLOW).structured_content
-    assert result["exit_code"] == 0
-    assert "mine\n" in result["output"]
-    eventually(lambda: "theirs" in agent.call("read", session_id=session, view="screen")["content"].splitlines())
-    agent.call("read", session_id=session, wait_for="ready")
-    assert shell("echo next")["output"] == "next\n"
-
-
-def test_a_person_typed_a_command_just_before(agent: Agent, shell: Callable[..., dict]):
-    session = session_of(shell)
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-    for i in range(20):
-        subprocess.Popen([*tmux, "send-keys", "-t", f"={session}:", f"echo theirs{i}", "Enter"]).wait()
-        result = answered(lambda i=i: shell(f"echo mine{i}"))
-        assert result == "SESSION_BUSY" or (result["output"], result["exit_code"]) == (f"mine{i}\n", 0)
-
-
-def test_a_command_that_the_shell_does_not_take_never_runs(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+def test_a_command_that_the_shell_does_not_take_never_runs(agent: Agent, shell: Run, tmp_path: Path):
     session = session_of(shell)
     shell("""bind -r '\\e[7777~'; bind '"\\e[7777~": redraw-current-line'""")
     for _ in range(2):
@@ -724,7 +614,7 @@ def test_a_command_that_the_shell_does_not_take_never_runs(agent: Agent, shell: 
     assert not (tmp_path / "did").exists()
 
 
-def test_a_command_whose_name_bash_tells_only_at_its_end(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+def test_a_command_whose_name_bash_tells_only_at_its_end(agent: Agent, shell: Run, tmp_path: Path):
     shell("shopt -u promptvars")
     result = shell(f"echo begun; {until_exists(tmp_path / 'go')}; (exit 4)", timeout_ms=SOON_MS)
     (tmp_path / "go").touch()
@@ -736,7 +626,7 @@ def test_a_command_whose_name_bash_tells_only_at_its_end(agent: Agent, shell: Ca
 
 
 @pytest.mark.parametrize("text", ["echo a", "true"])
-def test_the_last_word_is_the_users_own(shell: Callable[..., dict], text: str):
+def test_the_last_word_is_the_users_own(shell: Run, text: str):
     shell(f"{text} lastword")
     assert shell('echo "$_"')["output"] == "lastword\n"
 
@@ -759,7 +649,7 @@ def test_two_sessions_in_parallel(agent: Agent):
         assert call.result(20 * SLOW).structured_content["output"] == f"{name}\n"
 
 
-def test_a_second_run_in_the_same_session_is_refused_at_once(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+def test_a_second_run_in_the_same_session_is_refused_at_once(agent: Agent, shell: Run, tmp_path: Path):
     session, go = session_of(shell), tmp_path / "go"
     call = {"command": f"{until_exists(go)}; echo done", "session_id": session}
     first = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
@@ -771,7 +661,7 @@ def test_a_second_run_in_the_same_session_is_refused_at_once(agent: Agent, shell
 
 
 @pytest.mark.parametrize("nested", ["bash", "bash --norc", "sh", "bash --login"])
-def test_a_shell_started_by_hand_is_never_answered_wrongly(agent: Agent, shell: Callable[..., dict], nested: str):
+def test_a_shell_started_by_hand_is_never_answered_wrongly(agent: Agent, shell: Run, nested: str):
     session = session_of(shell)
     agent.call("send", session_id=session, text=nested, enter=True)
     result = answered(lambda: shell("echo inner $((6*7))"))
@@ -787,14 +677,14 @@ def test_without_a_line_editor_it_is_no_shell_for_run(agent: Agent, args: list[s
     assert answered(lambda: agent.run("echo hi", session_id=session)) == "NOT_A_SHELL"
 
 
-def test_exec_bash_is_never_answered_wrongly(agent: Agent, shell: Callable[..., dict]):
+def test_exec_bash_is_never_answered_wrongly(agent: Agent, shell: Run):
     session = session_of(shell)
     agent.call("send", session_id=session, text="exec bash --norc", enter=True)
     result = shell("echo inner; (exit 3)")
     assert (result["output"], result["exit_code"]) == ("inner\n", 3)
 
 
-def test_forged_marks_change_nothing(agent: Agent, shell: Callable[..., dict]):
+def test_forged_marks_change_nothing(agent: Agent, shell: Run):
     session = session_of(shell)
     log = agent.state_dir / "sessions" / session / "out.raw"
     forged = "".join(f"\\033]133;{kind};aid=x;n={n}\\007" for n in range(9) for kind in ("A", "B", "C", "D;0"))
@@ -807,7 +697,7 @@ def test_forged_marks_change_nothing(agent: Agent, shell: Callable[..., dict]):
 
 
 @pytest.mark.parametrize("names", ["IFS", "REPLY", "IFS REPLY"])
-def test_what_read_uses_is_readonly_in_bash(shell: Callable[..., dict], names: str):
+def test_what_read_uses_is_readonly_in_bash(shell: Run, names: str):
     shell(f"readonly {names}")
     result = shell("echo 'two  words'; (exit 7)")
     assert (result["output"], result["exit_code"], result["note"]) == ("two  words\n", 7, None)
@@ -848,7 +738,7 @@ def test_the_users_own_rc_file(agent: Agent, rc: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("traced", ["true", "set -T"])
-def test_a_trap_prints_for_the_users_commands_alone(shell: Callable[..., dict], traced: str):
+def test_a_trap_prints_for_the_users_commands_alone(shell: Run, traced: str):
     shell(f"{traced}; trap 'echo debug' DEBUG; trap 'echo return' RETURN")
     assert shell("true")["output"] == "debug\n"
     assert shell("! :; echo $?")["output"] == "debug\ndebug\n1\n"
@@ -1010,7 +900,7 @@ def test_truncated_output_keeps_both_ends_and_says_how_to_get_the_rest(agent: Ag
 
 
 @pytest.mark.slow
-def test_40_mb_leave_the_brokers_memory_alone(agent: Agent, shell: Callable[..., dict]):
+def test_40_mb_leave_the_brokers_memory_alone(agent: Agent, shell: Run):
     shell("seq 1 100000 >/dev/null")
     process = psutil.Process(agent.server.pid)
     before, peak = process.memory_info().rss, 0

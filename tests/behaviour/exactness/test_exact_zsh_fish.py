@@ -3,61 +3,41 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conftest import SLOW, newest_fish, no_first_run, until_exists
-from tests.kit.agent import Agent, ToolFailed, agent_of_file, eventually, refused, refused_for_good
-from tests.kit.exactness import FISH, THROUGH_OTHERS, ZSH
+from tests.conftest import SLOW, no_first_run, until_exists
+from tests.kit.agent import Agent, an_agent, eventually, refused
+from tests.kit.exactness import (
+    FISH,
+    LONG_MS,
+    OTHER_SHELLS,
+    SOON_MS,
+    THROUGH_OTHERS,
+    ZSH,
+    Run,
+    answered,
+    begin,
+    in_shell,
+    session_of,
+)
+from tests.kit.fixtures import of_file
+from tests.kit.tmux import typed_by_script
 from tmuxmcp.machine.launch.shells import shell_of
 
-SHELLS = [
-    *(
-        pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
-        for name in ("zsh", "fish")
-    ),
-    newest_fish,
-]
-zsh_only = pytest.mark.parametrize("program", SHELLS[:1], indirect=True)
-fish_only = pytest.mark.parametrize("program", SHELLS[1:], indirect=True)
-
-Run = Callable[..., dict]
-
-SOON_MS = int(1000 * SLOW)
-"""Time in which a shell begins a command."""
-
-LONG_MS = int(15_000 * SLOW)
-"""Time in which a command that does little is over, also on a busy machine."""
+zsh_only = pytest.mark.parametrize("program", OTHER_SHELLS[:1], indirect=True)
+fish_only = pytest.mark.parametrize("program", OTHER_SHELLS[1:], indirect=True)
 
 
-agent = agent_of_file("sh")
+agent = of_file(an_agent, "sh")
 
 
-@pytest.fixture(scope="module", params=SHELLS)
+@pytest.fixture(scope="module", params=OTHER_SHELLS)
 def program(request: pytest.FixtureRequest) -> str:
     return request.param
-
-
-@pytest.fixture(scope="module")
-def shared(agent: Agent, program: str) -> Run:
-    """`run` in one shell for all tests that leave nothing behind."""
-    session = agent.call("create_session", program=program)["session_id"]
-    return lambda command, **more: agent.run(command, session_id=session, **more)
-
-
-@pytest.fixture
-def shell(agent: Agent, program: str) -> Iterator[Run]:
-    """`run` in a fresh shell of this test's own."""
-    made = agent.call("create_session", program=program, ready_timeout_ms=int(10_000 * SLOW))
-    assert made["ready"], made
-    yield lambda command, **more: agent.run(command, session_id=made["session_id"], **more)
-    agent.call("destroy_session", session_id=made["session_id"], force=True)
 
 
 @pytest.fixture
@@ -81,31 +61,6 @@ def session_in(agent: Agent, home: Path) -> Iterator[Callable[..., str]]:
         agent.call("destroy_session", session_id=session, force=True)
 
 
-def session_of(shell: Run) -> str:
-    return shell("true")["session_id"]
-
-
-def answered(call: Callable[[], dict]) -> dict | str:
-    """The result, or the code of the error."""
-    try:
-        return call()
-    except ToolFailed as failed:
-        return failed.code
-
-
-def begin(agent: Agent, session: str, command: str, program: str) -> Any:
-    """Start a `run` that is not waited for; what is in front begins with `program` when this returns."""
-    running = agent.portal.start_task_soon(
-        lambda: agent.client.call_tool("run", {"command": command, "session_id": session})
-    )
-    eventually(lambda: agent.in_front(session).startswith(program))
-    return running
-
-
-def in_shell(program: str, *, zsh: str, fish: str) -> str:
-    return zsh if program == "zsh" else fish
-
-
 def check(shared: Run, command: str, output: str | None, status: int) -> None:
     result = shared(command)
     assert (result["exit_code"], result["completed"], result["outcome"]) == (status, True, "ready"), result
@@ -125,21 +80,6 @@ def test_output_and_exit_code_in_zsh(shared: Run, command: str, output: str | No
 @pytest.mark.parametrize(("command", "output", "status"), FISH, ids=[repr(row[0])[:40] for row in FISH])
 def test_output_and_exit_code_in_fish(shared: Run, command: str, output: str | None, status: int):
     check(shared, command, output, status)
-
-
-@pytest.mark.parametrize("count", [40, 5000, 200_000])
-def test_many_lines(shared: Run, count: int):
-    result = shared(f"seq 1 {count}", max_bytes=16 * 1024 * 1024)
-    assert result["output"] == "".join(f"{i}\n" for i in range(1, count + 1))
-    assert (result["exit_code"], result["omitted_bytes"]) == (0, 0)
-
-
-@pytest.mark.parametrize("size", [5_000, 20_000, 100_000])
-def test_long_commands(shared: Run, program: str, size: int):
-    text = ("0123456789" * (size // 10 + 1))[:size]
-    count = in_shell(program, zsh=f"x='{text}'\necho ${{#x}}", fish=f"set x '{text}'\nstring length $x")
-    result = shared(count)
-    assert (result["output"], result["exit_code"]) == (f"{size}\n", 0)
 
 
 def test_long_command_of_many_lines(shared: Run, program: str):
@@ -183,13 +123,6 @@ def test_the_status_is_the_commands_own(shell: Run, program: str):
     assert shell(f"echo {status}")["output"] == "0 1 0\n"
     shell("false")
     assert shell("# nothing to do")["exit_code"] == 0
-
-
-def test_clear_and_reset(shared: Run):
-    for command in ("echo before; clear; echo after", "echo before; tput reset; echo after"):
-        result = shared(command)
-        assert (result["output"].count("before"), result["output"].count("after")) == (1, 1)
-    assert shared("echo still exact")["output"] == "still exact\n"
 
 
 def test_background_jobs(shell: Run, program: str, tmp_path: Path):
@@ -288,8 +221,7 @@ def test_a_command_that_came_in_pieces_is_not_run(agent: Agent, shell: Run, prog
     def type_raw(data: bytes, answer: bytes) -> None:
         """By tmux, as a broker that somebody types over; the shell answers by a mark."""
         before = len(log.read_bytes())
-        tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-        subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "-H", *(f"{byte:02x}" for byte in data)], check=True)
+        typed_by_script(agent.state_dir, "-H", *(f"{byte:02x}" for byte in data), session_id=session)
         eventually(lambda: b"\x1b]133;P;k=" + answer in log.read_bytes()[before:])
 
     for pieces in (b"j1\x008 8\x00echo lost more\x00", b"x\x00j1\x008 8\x00echo all\x00"):
@@ -305,14 +237,6 @@ def test_a_command_that_came_in_pieces_is_not_run(agent: Agent, shell: Run, prog
         assert b"P;k=g" not in log.read_bytes()[asked:]
     assert b"\r\nlost" not in log.read_bytes()
     assert shell("echo next")["output"] == "next\n"
-
-
-@pytest.mark.parametrize("front", ["python3 -q", "cat", "vim -u NONE -N"])
-def test_another_program_in_front(agent: Agent, shell: Run, front: str):
-    more = {"text": front, "enter": True, "timeout_ms": int(20_000 * SLOW)}
-    assert agent.call("send", session_id=session_of(shell), **more)["result"]["outcome"] == "ready"
-    failed = refused_for_good(lambda: shell("echo no"))
-    assert front.split()[0] in str(failed)
 
 
 def test_a_builtin_that_reads_is_no_prompt(agent: Agent, shell: Run, program: str):
@@ -335,23 +259,6 @@ def test_busy_and_time_out_then_go_on_reading(agent: Agent, shell: Run, tmp_path
     (tmp_path / "go").touch()
     rest = agent.call("read", session_id=first["session_id"], wait_for="ready")
     assert (rest["outcome"], rest["content"][:4]) == ("ready", "two\n")
-
-
-def test_ctrl_c_while_run_waits(agent: Agent, shell: Run):
-    session = session_of(shell)
-    running = begin(agent, session, "echo begun; sleep 60", "sleep 60")
-    agent.call("send", session_id=session, key="C-c", read="none")
-    result = running.result(10 * SLOW).structured_content
-    assert (result["exit_code"], result["completed"]) == (130, True)
-    assert result["output"].startswith("begun\n")
-    assert shell("echo next")["output"] == "next\n"
-
-
-def test_exit_in_the_shell(agent: Agent, program: str):
-    session = agent.call("create_session", program=program)["session_id"]
-    result = agent.run("printf bye; exit 9", session_id=session)
-    assert (result["outcome"], result["exit_code"], result["output"]) == ("exited", 9, "bye")
-    assert answered(lambda: agent.run("echo no", session_id=session)) == "SESSION_EXITED"
 
 
 @pytest.mark.parametrize("before", ["", "zshexit_functions=()"])
@@ -401,7 +308,8 @@ ZSH_EXITS = [
 
 @pytest.mark.parametrize(
     ("own", "before", "command", "code"),
-    [("bash", *row) for row in BASH_EXITS] + [pytest.param("zsh", *row, marks=SHELLS[0].marks) for row in ZSH_EXITS],
+    [("bash", *row) for row in BASH_EXITS]
+    + [pytest.param("zsh", *row, marks=OTHER_SHELLS[0].marks) for row in ZSH_EXITS],
 )
 def test_what_a_trap_for_the_shells_end_exits_with_is_not_the_commands(
     agent: Agent, own: str, before: str, command: str, code: int | None
@@ -426,29 +334,6 @@ def test_an_alarm_that_ends_zsh_is_no_exit_code(agent: Agent, program: str, comm
 def test_a_subshell_that_a_signal_ends_is_not_the_shell(shell: Run):
     result = shell("zmodload zsh/system; (kill -HUP $sysparams[pid]; sleep 60); echo over; exit 1", timeout_ms=LONG_MS)
     assert (result["output"], result["completed"], result["exit_code"]) == ("over\n", True, 1)
-
-
-def test_a_person_typed_a_command_just_before(agent: Agent, shell: Run):
-    session = session_of(shell)
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-    for i in range(20):
-        subprocess.Popen([*tmux, "send-keys", "-t", f"={session}:", f"echo theirs{i}", "Enter"]).wait()
-        result = answered(lambda i=i: shell(f"echo mine{i}"))
-        assert result == "SESSION_BUSY" or (result["output"], result["exit_code"]) == (f"mine{i}\n", 0)
-
-
-def test_a_person_types_while_a_command_runs(agent: Agent, shell: Run, tmp_path: Path):
-    session, go = session_of(shell), tmp_path / "go"
-    running = begin(agent, session, f"{until_exists(go)}; echo mine", "sh -c until")
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
-    subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "echo theirs", "Enter"], check=True)
-    go.touch()
-    result = running.result(10 * SLOW).structured_content
-    assert result["exit_code"] == 0
-    assert "mine\n" in result["output"]
-    eventually(lambda: "theirs" in agent.call("read", session_id=session, view="screen")["content"].splitlines())
-    agent.call("read", session_id=session, wait_for="ready")
-    assert shell("echo next")["output"] == "next\n"
 
 
 def test_a_shell_started_by_hand_is_never_answered_wrongly(agent: Agent, shell: Run):

@@ -12,7 +12,8 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from tests import conftest
-from tests.kit.agent import Agent, agent_of_file, eventually
+from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.fixtures import of_file
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.launch.shells import bash, record
 
@@ -38,7 +39,7 @@ def quoted(text: bytes, program: str) -> str:
     return "$'" + "".join(f"\\x{byte:02x}" for byte in text) + "'"
 
 
-agent = agent_of_file("sh")
+agent = of_file(an_agent, "sh")
 
 
 class Shell:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,16 +13,9 @@ from typing import Any
 import pytest
 
 from tests.behaviour.people.test_takeover import HELD_OFF, commands, events, refused_as_taken, tmuxmcp, type_as_person
-from tests.conftest import TMUX
 from tests.kit.agent import Agent, ToolFailed, audit_lines, eventually
 from tests.kit.person import PREFIX, Person
-
-
-@pytest.fixture
-def agent(state_dir: Path) -> Iterator[Agent]:
-    with Agent(state_dir, "bash") as agent:
-        agent.call("create_session", program="bash", name="held")
-        yield agent
+from tests.kit.tmux import plain_tmux
 
 
 @pytest.fixture
@@ -40,8 +32,7 @@ def attach(state_dir: Path) -> Iterator[Callable[..., Person]]:
 
 
 def option(state_dir: Path, name: str) -> str:
-    words = [TMUX, "-S", str(state_dir / "tmux.sock"), "show-options", "-pqv", "-t", "=held:", f"@tmuxmcp_{name}"]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    return plain_tmux(state_dir, "show-options", "-pqv", "-t", "=held:", f"@tmuxmcp_{name}").strip()
 
 
 def free(agent: Agent) -> None:
@@ -162,11 +153,10 @@ def test_without_tmux_own_word_a_server_notices_who_is_gone(
     agent: Agent, state_dir: Path, attach: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
 ):
     person = attach("--take", "held")
-    tmux = [TMUX, "-S", str(state_dir / "tmux.sock")]
-    subprocess.run([*tmux, "set-hook", "-gu", "client-detached"], check=True)
-    subprocess.run([*tmux, "set-option", "-p", "-t", "=held:", "@tmuxmcp_held_at", "1"], check=True)
+    plain_tmux(state_dir, "set-hook", "-gu", "client-detached")
+    plain_tmux(state_dir, "set-option", "-p", "-t", "=held:", "@tmuxmcp_held_at", "1")
     taken, text = option(state_dir, "taken"), option(state_dir, "taken").split("-", 1)[1]
-    subprocess.run([*tmux, "set-option", "-p", "-t", "=held:", "@tmuxmcp_taken", f"1000-{text}"], check=True)
+    plain_tmux(state_dir, "set-option", "-p", "-t", "=held:", "@tmuxmcp_taken", f"1000-{text}")
     assert refused_as_taken(agent, "send", text="x"), f"who took it ({taken}) is there, and has just typed"
     person.kill()
     agent.call("send", session_id="held", text="x", wait_for="none")

@@ -24,8 +24,9 @@ import pytest
 
 from tests.behaviour.people.test_watching import watching
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, agent_of_file, eventually
+from tests.kit.agent import Agent, an_agent, eventually
 from tests.kit.crowd import crowd, person
+from tests.kit.fixtures import of_file
 
 SIZES = [(10, 4), (200, 60), (500, 200)]
 """Columns and rows of people's terminals."""
@@ -53,7 +54,7 @@ sys.stdout.write("\\x1b[?1049l")
 """
 
 
-agent = agent_of_file("bash")
+agent = of_file(an_agent, "bash")
 
 
 def viewers(agent: Agent, session: str) -> list[dict[str, Any]]:

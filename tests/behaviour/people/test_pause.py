@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,13 +10,6 @@ import pytest
 
 from tests.behaviour.people.test_takeover import HELD_OFF, events, refused_as_taken, tmuxmcp
 from tests.kit.agent import Agent, ToolFailed, audit_lines, eventually
-
-
-@pytest.fixture
-def agent(state_dir: Path) -> Iterator[Agent]:
-    with Agent(state_dir, "bash") as agent:
-        agent.call("create_session", program="bash", name="held")
-        yield agent
 
 
 def test_what_is_paused_is_not_typed_into(agent: Agent):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.conftest import TMUX
-from tests.kit.agent import Agent, agent_of_file, eventually, refused
+from tests.kit.agent import Agent, an_agent, eventually, refused
 from tests.kit.asking import Asked, Person, read_line, run
+from tests.kit.fixtures import of_file
+from tests.kit.tmux import plain_tmux
 
 SECRET = "hunter2-battery-staple"
 KEY = "\x02a"
@@ -20,7 +21,7 @@ CLOSED = "\x1b[K\r\n\x1b[K\r\n"
 """Rows that tmux draws from edge to edge: no popup is before them."""
 
 
-server = agent_of_file("bash", TMUXMCP_POLICY=POLICY)
+server = of_file(an_agent, "bash", TMUXMCP_POLICY=POLICY)
 
 
 @pytest.fixture
@@ -39,13 +40,13 @@ def person(agent: Agent) -> Iterator[Person]:
 
 def attached(agent: Agent, *words: str) -> Person:
     person = Person(agent, argv=[TMUX, "-S", str(agent.state_dir / "tmux.sock"), "attach", *words, "-t", "=a"])
-    person.sees("\x1b[?1049h")
+    person.until("\x1b[?1049h")
     return person
 
 
 def opens(person: Person) -> None:
     """Press the key, once the line says so. tmux takes three keys within a millisecond for a paste."""
-    person.sees("a asks: C-b a")
+    person.until("a asks: C-b a")
     person.type(KEY)
 
 
@@ -58,9 +59,9 @@ def leaves(person: Person) -> bool:
 
 def is_back(person: Person) -> None:
     """What they type goes to the session again."""
-    person.sees(CLOSED)
+    person.until(CLOSED)
     person.type("echo $((6*7))-typed\r")
-    person.sees("42-typed")
+    person.until("42-typed")
 
 
 def test_a_secret_typed_in_the_popup_goes_to_the_program_alone(
@@ -68,11 +69,11 @@ def test_a_secret_typed_in_the_popup_goes_to_the_program_alone(
 ):
     read_line(agent, "read -rs x")
     asked = Asked(agent, threads, "#(touch /tmp/x) the $PATH of it", secret=True)
-    person.sees(f"a asks: C-b a, or tmuxmcp answer {asked.id}")
+    person.until(f"a asks: C-b a, or tmuxmcp answer {asked.id}")
     assert "the $PATH" not in person.seen
     person.type(KEY)
-    person.sees("| #(touch /tmp/x) the $PATH of it")
-    person.sees("not shown")
+    person.until("| #(touch /tmp/x) the $PATH of it")
+    person.until("not shown")
     person.type(f"{SECRET}\r")
     assert asked.result()["outcome"] == "done"
     assert agent.run(f'test "$x" = {SECRET}; echo $?', session_id="a")["output"] == "0\n"
@@ -85,11 +86,11 @@ def test_a_person_types_what_is_asked_where_they_are(agent: Agent, threads: Thre
     read_line(agent, "IFS= read -r x")
     asked = Asked(agent, threads, "Choose.", request_id="--decline")  # an agent's word, too
     opens(person)
-    person.sees("| Choose.")
-    person.sees("leaves it open")
+    person.until("| Choose.")
+    person.until("leaves it open")
     person.seen = ""
     person.type("\r")
-    person.sees(CLOSED)
+    person.until(CLOSED)
     assert agent.call("get_session", session_id="a")["taken_over"]
     refused("SESSION_TAKEN", agent.call, "send", session_id="a", text="no")
     person.type("by hand\r")
@@ -107,15 +108,15 @@ def test_who_types_for_a_request_that_is_over_is_told_and_gives_the_session_back
 ):
     asked = Asked(agent, threads, "Choose.")
     opens(person)
-    person.sees("leaves it open")
+    person.until("leaves it open")
     person.seen = ""
     person.type("\r")
-    person.sees(CLOSED)
+    person.until(CLOSED)
     run(agent, asked.id, "--decline")
     assert asked.result()["outcome"] == "declined"
     assert agent.call("get_session", session_id="a")["taken_over"]
     person.type(KEY)
-    person.sees("was over: declined")
+    person.until("was over: declined")
     assert agent.call("get_session", session_id="a")["taken_over"] is None
     person.seen = ""
     person.type("\r")
@@ -125,7 +126,7 @@ def test_who_types_for_a_request_that_is_over_is_told_and_gives_the_session_back
 def test_a_popup_closes_when_it_is_answered_elsewhere(agent: Agent, threads: ThreadPoolExecutor, person: Person):
     asked = Asked(agent, threads, "Type the thing.")
     opens(person)
-    person.sees("leaves it open")
+    person.until("leaves it open")
     person.seen = ""
     run(agent, asked.id, "--decline")
     assert asked.result()["outcome"] == "declined"
@@ -136,7 +137,7 @@ def test_a_popup_closes_when_it_is_answered_elsewhere(agent: Agent, threads: Thr
 def test_a_popup_that_is_closed_leaves_it_open(agent: Agent, threads: ThreadPoolExecutor, person: Person, leaves: str):
     asked = Asked(agent, threads, "Type the thing.")
     opens(person)
-    person.sees("leaves it open")
+    person.until("leaves it open")
     person.seen = ""
     person.type(leaves)
     is_back(person)
@@ -148,9 +149,9 @@ def test_no_popup_types_a_secret_where_it_would_be_seen(agent: Agent, threads: T
     read_line(agent, "printf 'Password: '; read -r x")
     asked = Asked(agent, threads, secret=True)
     opens(person)
-    person.sees("not shown")
+    person.until("not shown")
     person.type(f"{SECRET}\r")
-    person.sees("WRONG_MODE")
+    person.until("WRONG_MODE")
     person.type("\r")
     assert asked.waits
     assert SECRET not in person.seen
@@ -161,10 +162,10 @@ def test_no_popup_types_a_secret_where_it_would_be_seen(agent: Agent, threads: T
 def test_who_only_watches_gets_no_popup(agent: Agent, threads: ThreadPoolExecutor):
     with attached(agent, "-r") as watcher, attached(agent) as person:
         asked = Asked(agent, threads, "Type the thing.")
-        watcher.sees(f"a asks: tmuxmcp answer {asked.id}")
+        watcher.until(f"a asks: tmuxmcp answer {asked.id}")
         opens(person)
-        person.sees("| Type the thing.")
-        person.sees("leaves it open")
+        person.until("| Type the thing.")
+        person.until("leaves it open")
         watcher.type(KEY)
         eventually(lambda: leaves(watcher))
         assert "Type the thing" not in watcher.seen
@@ -174,8 +175,7 @@ def test_who_only_watches_gets_no_popup(agent: Agent, threads: ThreadPoolExecuto
 
 def offered(agent: Agent) -> str:
     """What the key is for."""
-    argv = [TMUX, "-S", str(agent.state_dir / "tmux.sock"), "show-options", "-pqv", "-t", "=a:", "@tmuxmcp_asks"]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+    return plain_tmux(agent.state_dir, "show-options", "-pqv", "-t", "=a:", "@tmuxmcp_asks").strip()
 
 
 def becomes_offered(agent: Agent, asked: str) -> None:
@@ -189,19 +189,19 @@ def question_of(agent: Agent, command: str) -> str:
 
 def test_what_an_agent_may_do_is_settled_in_the_popup(agent: Agent, person: Person):
     asked = question_of(agent, "touch x '#(id)'")
-    person.sees(f"a asks: C-b a, or tmuxmcp answer {asked}")
+    person.until(f"a asks: C-b a, or tmuxmcp answer {asked}")
     for said, still_asks in [("", True), ("n", False), ("y", False), ("s", False)]:
         asked = question_of(agent, "touch x '#(id)'")
         becomes_offered(agent, asked)
         person.seen = ""
         person.type(KEY)
-        person.sees("| An agent wants to run in session a")
-        person.sees("touch x '#(id)'")
-        person.sees("s: allow for this session")
-        person.sees("leaves it open")
+        person.until("| An agent wants to run in session a")
+        person.until("touch x '#(id)'")
+        person.until("s: allow for this session")
+        person.until("leaves it open")
         person.seen = ""
         person.type(f"{said}\r")
-        person.sees(CLOSED)
+        person.until(CLOSED)
         becomes_offered(agent, asked if still_asks else "")
         if said == "y":
             assert agent.run("touch x '#(id)'", session_id="a")["exit_code"] == 0
@@ -212,16 +212,16 @@ def test_what_an_agent_may_do_is_settled_in_the_popup(agent: Agent, person: Pers
 def test_a_popup_closes_when_its_question_is_answered_elsewhere(agent: Agent, person: Person):
     asked = question_of(agent, "touch x")
     opens(person)
-    person.sees("leaves it open")
+    person.until("leaves it open")
     person.seen = ""
     run(agent, asked, "--decline")
-    person.sees(CLOSED)
+    person.until(CLOSED)
     assert offered(agent) == ""
 
 
 def test_no_program_in_a_session_opens_one(agent: Agent, threads: ThreadPoolExecutor, person: Person):
     asked = Asked(agent, threads, "Type the thing.")
-    person.sees("a asks:")
+    person.until("a asks:")
     agent.call("create_session", program="bash", name="other")
     said = agent.run(f'echo "[$TMUX]"; {TMUX} display-popup -E true', session_id="other")
     assert (said["exit_code"], said["output"].startswith("[]\n")) == (1, True), said

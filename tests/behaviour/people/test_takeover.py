@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, audit_lines, eventually, refused, run_command_line
+from tests.kit.tmux import plain_tmux, typed_by_script
 
 HELD_OFF: list[tuple[str, dict[str, Any]]] = [
     ("run", {"command": "echo no"}),
@@ -23,13 +22,6 @@ HELD_OFF: list[tuple[str, dict[str, Any]]] = [
     ("mouse", {"action": "click", "row": 0, "col": 0}),
     ("destroy_session", {}),
 ]
-
-
-@pytest.fixture
-def agent(state_dir: Path) -> Iterator[Agent]:
-    with Agent(state_dir, "bash") as agent:
-        agent.call("create_session", program="bash", name="held")
-        yield agent
 
 
 def tmuxmcp(agent: Agent, verb: str, *words: str, status: int = 0) -> Any:
@@ -80,13 +72,13 @@ def test_force_ends_what_is_taken(agent: Agent):
 
 def test_a_lease_that_anybody_set_in_tmux_holds_as_well(agent: Agent):
     """It is checked where it is typed, whatever the server has seen of it."""
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "set-option", "-p", "-t", "=held:", "@tmuxmcp_taken"]
-    subprocess.run([*tmux, "by hand"], check=True)
+    option = ("-t", "=held:", "@tmuxmcp_taken")
+    plain_tmux(agent.state_dir, "set-option", "-p", *option, "by hand")
     assert refused_as_taken(agent, "send", text="x")["by"] == "unknown"
     assert refused_as_taken(agent, "send", text="x")["by"] == "unknown"
-    subprocess.run(["-pu" if word == "-p" else word for word in tmux], check=True)
+    plain_tmux(agent.state_dir, "set-option", "-pu", *option)
     assert agent.run("echo yes", session_id="held")["output"] == "yes\n"
-    subprocess.run([*tmux, "by hand"], check=True)
+    plain_tmux(agent.state_dir, "set-option", "-p", *option, "by hand")
     tmuxmcp(agent, "release", "held")
     assert agent.run("echo yes", session_id="held")["output"] == "yes\n"
 
@@ -101,8 +93,7 @@ def test_what_runs_in_a_session_does_not_give_it_back(agent: Agent):
 
 def type_as_person(agent: Agent, *keys: str) -> None:
     """Type into the session as who is attached does: beside all brokers."""
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "send-keys", "-t", "=held:"]
-    subprocess.run([*tmux, *keys], check=True)
+    typed_by_script(agent.state_dir, *keys, session_id="held")
 
 
 def commands(agent: Agent, count: int) -> list[tuple[str, str]]:

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import signal
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import pytest
 
 from tests.kit.agent import Agent, eventually
 from tests.kit.person import press
+from tests.kit.tmux import plain_tmux
 
 KEYSTROKES = [
     *(b"x", b"echo no\r", b"\x03", b"\x04", b"\x1a", b"\x1b", b"\x1b[A", b"\x1bOP", b"\x1b[200~no\x1b[201~"),
@@ -67,10 +67,9 @@ def agent(state_dir: Path) -> Iterator[Agent]:
 def test_attach_of_any_size_never_resizes_the_pane(agent: Agent, rows: int, cols: int):
     made = agent.call("create_session", program="bash", rows=30, cols=120)
     session = made["session_id"]
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
     with watching(made["attach_command"], rows, cols):
-        clients = [*tmux, "list-clients", "-t", f"={session}", "-F", "#{client_width}x#{client_height}"]
-        eventually(lambda: subprocess.check_output(clients, text=True) == f"{cols}x{rows}\n")
+        clients = ("list-clients", "-t", f"={session}", "-F", "#{client_width}x#{client_height}")
+        eventually(lambda: plain_tmux(agent.state_dir, *clients) == f"{cols}x{rows}\n")
         assert agent.run("stty size", session_id=session)["output"] == "30 120\n"
     assert agent.run("stty size", session_id=session)["output"] == "30 120\n"
     facts = agent.call("get_session", session_id=session)
@@ -120,16 +119,9 @@ def test_the_attach_line_can_be_pasted_into_a_shell(agent: Agent, shell: tuple[s
     if shutil.which(shell[0]) is None:
         pytest.skip(f"{shell[0]} is not installed")
     made = agent.call("create_session", program="cat", name="pasted")
-    clients = [
-        "tmux",
-        "-S",
-        str(agent.state_dir / "tmux.sock"),
-        "list-clients",
-        "-F",
-        "#{session_name} #{client_readonly}",
-    ]
+    clients = ("list-clients", "-F", "#{session_name} #{client_readonly}")
     with watching(made["attach_command"], 24, 80, shell):
-        eventually(lambda: "pasted 1" in subprocess.check_output(clients, text=True).splitlines())
+        eventually(lambda: "pasted 1" in plain_tmux(agent.state_dir, *clients).splitlines())
 
 
 def test_the_attach_line_is_quoted_for_a_shell(agent: Agent):

@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, agent_of_file, eventually, refused_for_good
+from tests.kit.agent import Agent, an_agent, eventually, refused_for_good
+from tests.kit.fixtures import of_file
 from tests.kit.steps import PATH, Step, Terminal, first, line, missing, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
 
-agent = agent_of_file("bash", PATH=PATH)
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 # ---- accounts of the test's own ------------------------------------------------------------------

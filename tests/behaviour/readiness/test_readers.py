@@ -12,7 +12,8 @@ import pytest
 
 from tests.behaviour.readiness.test_relays import come
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, agent_of_file
+from tests.kit.agent import Agent, an_agent
+from tests.kit.fixtures import of_file
 from tests.kit.steps import PATH, Terminal, first, line, missing, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
@@ -21,7 +22,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which
 NOBODY = ("-s", "/bin/sh", "nobody", "-c")
 
 
-agent = agent_of_file("bash", PATH=PATH)
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 def test_a_program_of_another_session(agent: Agent):

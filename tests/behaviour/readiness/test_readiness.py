@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit.agent import Agent, agent_of_file, eventually
+from tests.kit.agent import Agent, an_agent, eventually
+from tests.kit.fixtures import of_file
 from tests.kit.steps import CLEAN, PATH, Case, Step, Terminal, first, keys, line, missing, over
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness import tty
@@ -274,7 +275,7 @@ CASES = [
 ]
 
 
-agent = agent_of_file("bash", PATH=PATH)
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, TMUX
-from tests.kit.agent import Agent, agent_of_file, eventually, refused, refused_for_good
+from tests.kit.agent import Agent, an_agent, eventually, refused, refused_for_good
+from tests.kit.fixtures import of_file
 from tests.kit.steps import PATH, Terminal, first, keys, line, missing, over
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.sandbox.sandbox import best
@@ -85,7 +86,7 @@ TYPE_THERE = {"expect", "pty"}
 """Relays that may type there by themselves: `run` adopts nothing behind them unasked."""
 
 
-agent = agent_of_file("bash", PATH=PATH)
+agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 @pytest.fixture

@@ -7,13 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kit.agent import Agent
+from tests.kit.fixtures import of_file
 from tests.kit.sshd import Box, a_box, an_agent_near
 
-
-@pytest.fixture(scope="module")
-def box() -> Iterator[Box]:
-    with a_box() as box:
-        yield box
+box = of_file(a_box)
 
 
 @pytest.fixture(scope="module")

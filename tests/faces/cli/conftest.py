@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faces.cli.test_cli import CommandLine, own_command_line
+from tests.kit.cli import CommandLine, a_command_line
 
 
 @pytest.fixture
 def cli() -> Iterator[CommandLine]:
     """A command line of the test's own; nothing of its tmux server is left."""
-    yield from own_command_line()
+    with a_command_line() as cli:
+        yield cli

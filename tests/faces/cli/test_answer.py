@@ -19,7 +19,7 @@ from tests.kit.agent import (
     ANEW,
     Agent,
     ToolFailed,
-    agent_of_file,
+    an_agent,
     audit_lines,
     command_line,
     eventually,
@@ -27,12 +27,13 @@ from tests.kit.agent import (
     run_command_line,
 )
 from tests.kit.asking import Asked, Person, read_line, run
+from tests.kit.fixtures import of_file
 from tmuxmcp.gate.confirmations import Confirmations
 
 SECRET = "hunter2-correct-horse"
 
 
-server = agent_of_file("bash")
+server = of_file(an_agent, "bash")
 
 
 @pytest.fixture
@@ -98,10 +99,10 @@ def test_a_secret_is_read_without_echo_and_typed(agent: Agent, threads: ThreadPo
     read_line(agent, asks)
     asked = Asked(agent, threads, "The password of the database.", secret=True)
     with Person(agent, asked.id) as person:
-        person.sees("| The password of the database.")
-        person.sees("not shown")
+        person.until("| The password of the database.")
+        person.until("not shown")
         person.type(f"{SECRET}\r")
-        assert person.ends() == 0
+        assert person.end() == 0
         assert SECRET not in person.seen
     assert asked.result()["outcome"] == "done"
     assert agent.run(f'test "$x" = {SECRET}; echo $?', session_id="a")["output"] == "0\n"
@@ -128,11 +129,11 @@ def test_a_secret_is_for_the_program_for_which_the_agent_asked(agent: Agent, thr
     read_line(agent, "read -rs x")
     asked = Asked(agent, threads, secret=True)
     with Person(agent, asked.id) as person:
-        person.sees("not shown")
+        person.until("not shown")
         agent.call("send", session_id="a", key="C-c")
         read_line(agent, ASKS[1])
         person.type(f"{SECRET}\r")
-        assert person.ends() == 1
+        assert person.end() == 1
         assert "another program" in person.seen
     assert asked.waits
     agent.call("send", session_id="a", key="C-c")
@@ -147,10 +148,10 @@ def test_ctrl_c_leaves_it_open_at_once(agent: Agent, threads: ThreadPoolExecutor
     read_line(agent, "read -rs x")
     asked = Asked(agent, threads, secret=secret)
     with Person(agent, asked.id) as person:
-        person.sees("not shown" if secret else "C-b a: done")
+        person.until("not shown" if secret else "C-b a: done")
         person.type(SECRET[:7])
         person.type("\x03")
-        assert person.ends() == 130
+        assert person.end() == 130
     assert asked.waits
     assert agent.call("get_session", session_id="a")["mode"] == "password"
     run(agent, asked.id, "--decline")
@@ -189,16 +190,16 @@ def test_a_person_types_until_the_key(agent: Agent, threads: ThreadPoolExecutor,
     read_line(agent, "IFS= read -r x")
     asked = Asked(agent, threads, "Choose.")
     with Person(agent, asked.id, TERM=term) as person:
-        person.sees("C-b a: done")
+        person.until("C-b a: done")
         person.type("\r")
-        person.sees("read -r x")  # the session's screen
+        person.until("read -r x")  # the session's screen
         eventually(lambda: agent.call("get_session", session_id="a")["taken_over"])
         refused("SESSION_TAKEN", agent.call, "send", session_id="a", text="no")
         person.type("by hand\r")
         eventually(lambda: agent.call("get_session", session_id="a")["mode"] == "shell_prompt")
         assert asked.waits
         person.type("\x02a")
-        assert person.ends() == 0
+        assert person.end() == 0
         assert "done" in person.seen
     assert asked.result()["outcome"] == "done"
     assert agent.call("get_session", session_id="a")["taken_over"] is None
@@ -209,14 +210,14 @@ def test_another_key_is_a_setting(agent: Agent, threads: ThreadPoolExecutor):
     read_line(agent, "IFS= read -r x")
     asked = Asked(agent, threads, "Choose.")
     with Person(agent, asked.id, TMUXMCP_ANSWER_KEY="F9") as person:
-        person.sees("F9: done")
+        person.until("F9: done")
         person.type("\r")
-        person.sees("read -r x")
+        person.until("read -r x")
         eventually(lambda: agent.call("get_session", session_id="a")["taken_over"])
         person.type("by hand\r")
         eventually(lambda: agent.call("get_session", session_id="a")["mode"] == "shell_prompt")
         person.type("\x1b[20~")
-        assert person.ends() == 0
+        assert person.end() == 0
     assert asked.result()["outcome"] == "done"
 
 
@@ -224,13 +225,13 @@ def test_another_key_is_a_setting(agent: Agent, threads: ThreadPoolExecutor):
 def test_who_leaves_leaves_it_open(agent: Agent, threads: ThreadPoolExecutor, how: str):
     asked = Asked(agent, threads)
     with Person(agent, asked.id) as person:
-        person.sees("C-b a: done")
+        person.until("C-b a: done")
         person.type("\r")
         eventually(lambda: agent.call("get_session", session_id="a")["taken_over"])
         if how == "detach":
-            person.sees("\x1b[?1049h")
+            person.until("\x1b[?1049h")
             person.type("\x02d")
-            assert person.ends() == 0
+            assert person.end() == 0
             assert "waits on" in person.seen
         else:
             os.close(person.fd)
@@ -245,12 +246,12 @@ def test_who_leaves_leaves_it_open(agent: Agent, threads: ThreadPoolExecutor, ho
 def test_a_request_that_is_over_lets_its_person_go(agent: Agent, threads: ThreadPoolExecutor):
     asked = Asked(agent, threads)
     with Person(agent, asked.id) as person:
-        person.sees("C-b a: done")
+        person.until("C-b a: done")
         person.type("\r")
-        person.sees("\x1b[?1049h")
+        person.until("\x1b[?1049h")
         run(agent, asked.id, "--decline")
-        assert person.ends() == 0
-        person.sees("over: declined")
+        assert person.end() == 0
+        person.until("over: declined")
     assert asked.result()["outcome"] == "declined"
 
 
@@ -275,9 +276,9 @@ def test_lists_and_a_wait_tell_that_a_person_is_needed(agent: Agent, threads: Th
 def test_who_looks_at_the_session_is_told_the_command_and_no_words(agent: Agent, threads: ThreadPoolExecutor):
     words = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "attach", "-r", "-t", "=a"]
     with Person(agent, argv=words) as person:
-        person.sees("\x1b[?1049h")
+        person.until("\x1b[?1049h")
         asked = Asked(agent, threads, "#(touch /tmp/x) the agent's words")
-        person.sees(f"a asks: tmuxmcp answer {asked.id}")
+        person.until(f"a asks: tmuxmcp answer {asked.id}")
         assert "words" not in person.seen
         run(agent, asked.id, "--decline")
 
@@ -321,10 +322,10 @@ def test_who_answers_first_counts(state_dir: Path, threads: ThreadPoolExecutor, 
         ran = threads.submit(agent.run, "touch x", session_id="a")
         asked = question(agent)
         with Person(agent, asked) as person:
-            person.sees("| An agent wants to run in session a")
-            person.sees("Allow it once?")
+            person.until("| An agent wants to run in session a")
+            person.until("Allow it once?")
             person.type(f"{typed}\r")
-            assert person.ends() == 0
+            assert person.end() == 0
             assert outcome in person.seen
         if mode == "auto":
             answered.set()
@@ -379,9 +380,9 @@ def test_the_queue_has_requests_questions_and_what_the_person_holds(state_dir: P
         assert "Only a person agrees" in run(agent, listed[1]["request_id"], status=4)
         with Person(agent) as person:
             for sees, types in [("Answer it now?", "n"), ("Allow it once?", "y"), ("Give it back?", "y")]:
-                person.sees(sees)
+                person.until(sees)
                 person.type(f"{types}\r")
-            assert person.ends() == 0
+            assert person.end() == 0
         assert agent.run("touch x", session_id="a")["exit_code"] == 0
         run(agent, asked.id, "--decline")
 
@@ -401,9 +402,9 @@ def test_agreed_for_a_session_is_for_one_rule_and_caller_there(state_dir: Path):
             agent.call("create_session", program="bash", name=name)
         assert denied("touch x")
         with Person(agent, question(agent)) as person:
-            person.sees("s: allow for this session")
+            person.until("s: allow for this session")
             person.type("s\r")
-            assert person.ends() == 0
+            assert person.end() == 0
         for command in ("touch x", "touch y; touch z"):
             assert agent.run(command, session_id="a")["exit_code"] == 0
         assert denied("touch y && mkdir d"), "another rule asks"

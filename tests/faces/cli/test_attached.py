@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import TMUX
-from tests.faces.cli.test_cli import COMMAND, ROOT, CommandLine
+from tests.kit.cli import COMMAND, ROOT, CommandLine
 
 
 class Theirs:

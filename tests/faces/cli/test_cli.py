@@ -7,17 +7,11 @@ import errno
 import hashlib
 import json
 import os
-import pty
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import termios
-import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,86 +20,20 @@ import pytest
 
 import tmuxmcp
 import tmuxmcp.faces.cli
-from tests.conftest import end_server, no_first_run, until_exists
+from tests.conftest import SLOW, TMUX, end_server, until_exists
 from tests.kit import forks
-from tests.kit.agent import eventually
-from tests.kit.person import press
+from tests.kit.cli import COMMAND, ROOT, CommandTerminal, a_command_line
+from tests.kit.terminal import SOON_S
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.faces.cli import run
 from tmuxmcp.faces.cli.arguments import VERBS, parse, verb_of
 
-ROOT = Path(__file__).parents[3]
-SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
-SOON_S = 20 * SLOWNESS
-TMUX = shutil.which("tmux")
-COMMAND = [sys.executable, "-m", "tmuxmcp"]
-
-
-class CommandLine:
-    """`tmuxmcp` on a state directory and a home of its own."""
-
-    def __init__(self, home: Path):
-        self.home, self.state = home, home / "s"
-        self.work = home / "work"
-        self.work.mkdir()
-        no_first_run(home)
-        self.env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "SHELL": "/bin/bash",
-            "LANG": "C.UTF-8",
-            "PYTHONPATH": str(ROOT),
-            "TMUXMCP_STATE_DIR": str(self.state),
-            "TMUXMCP_PROGRAM": shutil.which("bash"),
-        }
-
-    def __call__(self, *words, status=0, **kwargs):
-        kwargs = {"env": self.env, "cwd": self.work, "timeout": SOON_S} | kwargs
-        if "stdin" in kwargs:
-            done = subprocess.run([*COMMAND, *words], capture_output=True, check=False, **kwargs)
-        else:
-            done = forks.run(words, **kwargs)
-        assert done.returncode == status, (words, done)
-        return done
-
-    def out(self, *words, **kwargs):
-        return self(*words, **kwargs).stdout.decode()
-
-    def json(self, verb, *words, **kwargs):
-        return json.loads(self.out(verb, "--json", *words, **kwargs))
-
-    def start(self, *words, stdin=False):
-        return forks.PipedFork(words, self.env, self.work, stdin=stdin)
-
-    def tmux(self, *words):
-        return subprocess.run([TMUX, "-S", str(self.state / "tmux.sock"), *words], capture_output=True, check=False)
-
-    def eventually(self, probe, what):
-        return eventually(probe, 20, what)
-
-    def error(self, *words, status):
-        """What the only line on stderr says, after the command's name."""
-        done = self(*words, status=status)
-        line = done.stderr.decode()
-        assert line.startswith("tmuxmcp: ")
-        assert line.count("\n") == 1, line
-        return line.removeprefix("tmuxmcp: ")
-
-
-def own_command_line():
-    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as home:  # short: socket paths are
-        command_line = CommandLine(Path(home))
-        try:
-            yield command_line
-        finally:
-            end_server(command_line.state)
-
 
 @pytest.fixture(scope="module")
 def shared():
     """A command line with a bash session `a`, for tests that leave it as it was."""
-    for command_line in own_command_line():
+    with a_command_line() as command_line:
         command_line("new", "--name", "a")
         yield command_line
 
@@ -405,7 +333,7 @@ def test_list_shows_the_living_and_with_all_the_dead(cli):
 def test_list_shows_what_runs_also_in_a_narrow_terminal(cli):
     cli("new", "--name", "busy", "--cols", "100", "sh", "-c", "sleep 600; :")
     cli.eventually(lambda: "sleep 600" in cli.out("list"), "the command is not shown")
-    with Terminal(cli, "list", size=(40, 24)) as terminal:
+    with CommandTerminal(cli, "list", size=(40, 24)) as terminal:
         heading, line = terminal.to_the_end().splitlines()
     assert heading.startswith("\x1b[1mID ")
     assert line.startswith("\x1b[32mbusy ")
@@ -518,7 +446,7 @@ def test_run_prints_bytes_as_they_are(shared):
 def test_run_omits_nothing(shared, lines):
     """Also where the output is longer than one piece of it."""
     expected = hashlib.sha256("".join(f"{n}\n" for n in range(1, lines + 1)).encode())
-    done = shared("run", "-s", "a", f"seq {lines}", timeout=120 * SLOWNESS)
+    done = shared("run", "-s", "a", f"seq {lines}", timeout=120 * SLOW)
     assert done.stderr == b""
     assert hashlib.sha256(done.stdout).hexdigest() == expected.hexdigest()
 
@@ -535,7 +463,7 @@ async def test_run_cuts_pieces_where_a_line_ends(broker, monkeypatch):
 
 def test_run_that_times_out_goes_on(cli):
     cli("new", "--name", "x")
-    timeout = str(SLOWNESS)  # in which it has to begin
+    timeout = str(SLOW)  # in which it has to begin
     done = cli("run", "-s", "x", "--timeout", timeout, "echo begun; sleep 600", status=124)
     assert done.stdout == b"begun\n"
     assert b"goes on in session x" in done.stderr
@@ -787,14 +715,14 @@ def test_view_prints_the_screen(cli):
 def test_colours_are_for_terminals_that_want_them(cli):
     cli("new", "--name", "x", "sh", "-c", r"printf '\033[31mred\033[0m'; sleep 600")
     cli.eventually(lambda: cli.out("view", "x") == "red\n", "no text")
-    with Terminal(cli, "view", "x") as terminal:
+    with CommandTerminal(cli, "view", "x") as terminal:
         assert "\x1b[31mred" in terminal.to_the_end()
-    with Terminal(cli, "list") as terminal:
+    with CommandTerminal(cli, "list") as terminal:
         assert terminal.to_the_end().startswith("\x1b[1mID ")
     cli.env["NO_COLOR"] = "1"
-    with Terminal(cli, "view", "x") as terminal:
+    with CommandTerminal(cli, "view", "x") as terminal:
         assert terminal.to_the_end() == "red\r\n"
-    with Terminal(cli, "list") as terminal:
+    with CommandTerminal(cli, "list") as terminal:
         assert "\x1b" not in terminal.to_the_end()
 
 
@@ -813,77 +741,10 @@ def test_session_that_is_not_there_is_status_3(shared, words):
 # ---- attach ------------------------------------------------------------------------------------
 
 
-class Terminal:
-    """A command line on a terminal of its own."""
-
-    def __init__(
-        self,
-        cli: CommandLine,
-        *words: str,
-        size: tuple[int, int] = (80, 24),
-        command: Sequence[str] = COMMAND,
-        term: str = "xterm-256color",
-    ):
-        self.process, self.fd = None, -1
-        self.fd, inner = pty.openpty()
-        termios.tcsetwinsize(inner, size[::-1])
-        self.before = termios.tcgetattr(inner)  # while nobody has changed it
-        env = cli.env | {"TERM": term, "TMUX": "/tmp/none,1,0"}
-        if command is COMMAND and forks.can_be(env):
-            self.process = forks.Fork(words, env, cli.work, [inner] * 3, terminal=True)
-        else:
-            self.process = subprocess.Popen(
-                [*command, *words],
-                env=env,
-                cwd=cli.work,
-                stdin=inner,
-                stdout=inner,
-                stderr=inner,
-                start_new_session=True,
-            )
-        os.close(inner)
-        self.seen = ""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-        os.close(self.fd)
-
-    def type(self, text: str):
-        press(self.fd, text.encode())
-
-    def read(self, seconds: float = SOON_S) -> bool:
-        """Take what is there; False at the end."""
-        if not select.select([self.fd], [], [], seconds)[0]:
-            return True
-        try:
-            data = os.read(self.fd, 1 << 16)
-        except OSError:  # Linux says EIO when the other side is closed
-            data = b""
-        self.seen += data.decode(errors="replace")
-        return bool(data)
-
-    def until(self, text: str):
-        deadline = time.monotonic() + SOON_S
-        while text not in self.seen:
-            assert self.read(0.1), self.seen
-            assert time.monotonic() < deadline, self.seen
-        return self.seen
-
-    def to_the_end(self) -> str:
-        deadline = time.monotonic() + SOON_S
-        while self.read(0.1):
-            assert time.monotonic() < deadline, self.seen
-        return self.seen
-
-
 def test_attach_shows_the_screen_and_types_nothing(cli):
     cli("new", "--name", "x", "cat")
     cli("send", "x", "from the agent", "--enter", "--wait", "idle")
-    with Terminal(cli, "attach", "x") as terminal:
+    with CommandTerminal(cli, "attach", "x") as terminal:
         terminal.until("from the agent")
         terminal.type("from the person\r")
         cli("send", "x", "again", "--enter", "--wait", "idle")
@@ -899,7 +760,7 @@ def test_attach_works_on_a_terminal_whose_type_has_no_entry_here(cli, term):
     cli("new", "--name", "x", "cat")
     cli("send", "x", "from the agent", "--enter", "--wait", "idle")
     there = subprocess.run(["infocmp", term], capture_output=True).returncode == 0
-    with Terminal(cli, "attach", "x", term=term) as terminal:
+    with CommandTerminal(cli, "attach", "x", term=term) as terminal:
         terminal.until("from the agent")
         assert (f"does not know the terminal type {term}; xterm-256color is" in terminal.seen) == (not there)
         terminal.type("\x02d")
@@ -909,14 +770,14 @@ def test_attach_works_on_a_terminal_whose_type_has_no_entry_here(cli, term):
 
 def test_attach_takes_no_type_for_a_terminal_that_tells_none(cli):
     cli("new", "--name", "x", "cat")
-    with Terminal(cli, "attach", "x", term="") as terminal:
+    with CommandTerminal(cli, "attach", "x", term="") as terminal:
         assert terminal.to_the_end().startswith("open terminal failed")
         assert terminal.process.wait(SOON_S) == 1
 
 
 def test_attach_take_types(cli):
     cli("new", "--name", "x", "cat")
-    with Terminal(cli, "attach", "-s", "x", "--take") as terminal:
+    with CommandTerminal(cli, "attach", "-s", "x", "--take") as terminal:
         terminal.until("x")  # the status line
         terminal.type("from the person\r")
         cli.eventually(lambda: cli.out("read", "x", "--since", "0") == "from the person\n" * 2, "it was not typed")
@@ -934,7 +795,7 @@ def test_attach_as_json_only_says_how(shared):
 def test_run_connects_a_person_to_a_command_that_asks(cli):
     cli("new", "--name", "x")
     command = 'read -p "name? " n; read -sp "secret? " s; echo; echo "$n ${#s}"; (exit 7)'
-    with Terminal(cli, "run", "x", command) as terminal:
+    with CommandTerminal(cli, "run", "x", command) as terminal:
         terminal.until("Connect to it? [Y/n] ")
         terminal.type("\r")
         cli.eventually(lambda: cli.json("answer")["count"], "nobody holds it")
@@ -949,7 +810,7 @@ def test_run_connects_a_person_to_a_command_that_asks(cli):
     # The session's exit code is not always the command's.
     for last, status in (("exit 3", 3), ("trap 'exit 4' HUP; kill -HUP $$; echo no", 125)):
         cli("new", "--name", "y")
-        with Terminal(cli, "run", "y", f"read -p 'name? ' n; {last}") as terminal:
+        with CommandTerminal(cli, "run", "y", f"read -p 'name? ' n; {last}") as terminal:
             terminal.until("Connect to it? [Y/n] ")
             terminal.type("\r")
             cli.eventually(lambda: cli.json("answer")["count"], "nobody holds it")
@@ -958,7 +819,7 @@ def test_run_connects_a_person_to_a_command_that_asks(cli):
             assert terminal.process.wait(SOON_S) == status, shown
         cli("kill", "y")
     # Who leaves, or does not want to, is told where it goes on.
-    with Terminal(cli, "run", "x", "read -p 'more? ' n") as terminal:
+    with CommandTerminal(cli, "run", "x", "read -p 'more? ' n") as terminal:
         terminal.until("Connect to it? [Y/n] ")
         terminal.type("y\r")
         cli.eventually(lambda: cli.json("answer")["count"], "nobody holds it")
@@ -966,13 +827,13 @@ def test_run_connects_a_person_to_a_command_that_asks(cli):
         assert "it goes on in session x" in terminal.to_the_end()
         assert terminal.process.wait(SOON_S) == 125
     cli("send", "x", "--enter")
-    with Terminal(cli, "run", "x", "read -p 'again? ' n") as terminal:
+    with CommandTerminal(cli, "run", "x", "read -p 'again? ' n") as terminal:
         terminal.until("Connect to it? [Y/n] ")
         terminal.type("n\r")
         assert "Not finished." in terminal.to_the_end()
         assert terminal.process.wait(SOON_S) == 125
     cli("send", "x", "--enter")
-    with Terminal(cli, "run", "x", "read -p 'again? ' n") as terminal:
+    with CommandTerminal(cli, "run", "x", "read -p 'again? ' n") as terminal:
         terminal.until("Connect to it? [Y/n] ")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.process.wait(SOON_S) == 130
@@ -982,7 +843,7 @@ def test_run_connects_a_person_to_a_command_that_asks(cli):
 
 
 def test_new_tells_a_person_how_to_watch(cli):
-    with Terminal(cli, "new", "--name", "x", "cat") as terminal:
+    with CommandTerminal(cli, "new", "--name", "x", "cat") as terminal:
         assert terminal.to_the_end().replace("\r", "") == (
             f"x\ntmuxmcp: watch it with: tmux -S {cli.state}/tmux.sock attach -r -t '=x'\n"
         )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faces.cli.test_cli import CommandLine
 from tests.faces.cli.test_cli_log import begun
+from tests.kit.cli import CommandLine
 from tmuxmcp.faces.cli import record
 from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import FilmOutput

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import end_server
-from tests.faces.cli.test_cli import SOON_S, CommandLine, Terminal
+from tests.kit.cli import CommandLine, CommandTerminal
+from tests.kit.terminal import SOON_S
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions import registry
@@ -134,7 +135,7 @@ def test_log_tells_what_is_no_longer_kept(cli):
 def test_log_on_a_terminal_leaves_the_prompt_a_line(cli):
     cli("new", "--name", "x", "env", "sh", "-c", "printf unended; sleep 600")
     cli("read", "x", "--pattern", "unended", "--since", "0")
-    with Terminal(cli, "log", "x") as terminal:
+    with CommandTerminal(cli, "log", "x") as terminal:
         assert terminal.to_the_end() == "unended\r\n"
     assert cli.out("log", "x") == "unended"
 
@@ -259,6 +260,6 @@ def test_a_terminal_gets_its_prompt_on_a_line_of_its_own(cli):
         (["read", "x", "--since", "0"], "one\ntwo\n"),
         (["read", "x", "--view", "raw", "--since", "0"], "one\ntwo\n"),
     ):
-        with Terminal(cli, *words) as terminal:
+        with CommandTerminal(cli, *words) as terminal:
             assert terminal.to_the_end().replace("\r", "") == shown, words
         assert not cli(*words).stdout.endswith(b"\n"), words

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
-from tests.faces.cli.test_cli import CommandLine, own_command_line
 from tests.faces.cli.test_cli_log import Following
 from tests.kit.agent import Agent, eventually
+from tests.kit.cli import CommandLine, a_command_line
 from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.faces.cli.log import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.record.directory import SessionDirectory
@@ -25,7 +25,7 @@ from tmuxmcp.record.past.timing import TimingStep
 @pytest.fixture(scope="module")
 def cli():
     """With session `a`, of which a server noted when it printed what, and `b` without one; both have ended."""
-    for cli in own_command_line():
+    with a_command_line() as cli:
         cli.state.mkdir(mode=0o700)
         with Agent(cli.state, "bash") as agent:
             agent.call("create_session", name="a", program="bash", args=["--norc"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.faces.cli.test_cli import CommandLine
+from tests.kit.cli import CommandLine
 from tmuxmcp.terminal.film import formats
 from tmuxmcp.terminal.film.film import FilmOutput
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faces.cli.test_cli import COMMAND, SOON_S, CommandLine, own_command_line
 from tests.faces.cli.test_watch import Viewer
+from tests.kit.cli import COMMAND, CommandLine, a_command_line
+from tests.kit.terminal import SOON_S
 
 RIGHT, LEFT, HOME, END = "\x1b[C", "\x1b[D", "\x1b[H", "\x1b[F"
 LEFT_AS_IT_WAS = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1049l"
@@ -41,7 +42,7 @@ def cast(path: Path, *events: tuple[float, str, str], cols: int = 40, rows: int 
 
 @pytest.fixture(scope="module")
 def shared():
-    for command_line in own_command_line():
+    with a_command_line() as command_line:
         cast(command_line.work / "a.cast", *EVENTS)
         yield command_line
 

@@ -8,13 +8,13 @@ import psutil
 import pytest
 
 from tests.conftest import end_server
-from tests.faces.cli.test_cli import own_command_line
+from tests.kit.cli import a_command_line
 
 
 @pytest.fixture(scope="module")
 def cli():
     """With the sessions `x.1`, which ended, and `x`, which is lost; no tmux server runs."""
-    for cli in own_command_line():
+    with a_command_line() as cli:
         cli("new", "--name", "x", "bash")
         cli("run", "-s", "x", "echo first; touch made")
         cli("send", "x", "exit", "--enter", "--wait", "exit")

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from tests.faces.cli.test_cli import COMMAND, SOON_S, own_command_line
+from tests.kit.cli import COMMAND, a_command_line
+from tests.kit.terminal import SOON_S
 from tmuxmcp.faces.cli.arguments import VERBS
 
 SHELLS = ["bash", "zsh", "fish"]
@@ -50,7 +51,7 @@ print -r -- "$seen"
 
 @pytest.fixture(scope="module")
 def cli():
-    for command_line in own_command_line():
+    with a_command_line() as command_line:
         script = command_line.home / "bin" / "tmuxmcp"
         script.parent.mkdir()
         script.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')

@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.conftest import SLOW
 from tests.kit import forks
 
 ROOT = Path(__file__).parents[3]
-SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def start(place, *words):
 
 def end_of(demo):
     """What it wrote and nobody has read yet."""
-    text, errors = demo.communicate(60 * SLOWNESS)
+    text, errors = demo.communicate(60 * SLOW)
     return text.decode(), errors.decode()
 
 
@@ -106,7 +106,7 @@ def test_demo_that_is_interrupted_leaves_nothing(place, number):
     demo.send_signal(number)
     _, errors = end_of(demo)
     assert (demo.returncode, errors) == (128 + number, "")
-    deadline = time.monotonic() + 10 * SLOWNESS
+    deadline = time.monotonic() + 10 * SLOW
     while left_running(place):
         assert time.monotonic() < deadline, [process.cmdline() for process in left_running(place)]
         time.sleep(0.02)

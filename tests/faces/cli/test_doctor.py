@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faces.cli.test_cli import COMMAND, SLOWNESS, SOON_S, TMUX, CommandLine, own_command_line
+from tests.conftest import SLOW, TMUX
 from tests.kit import forks
+from tests.kit.cli import COMMAND, CommandLine
 from tests.kit.sources import PACKAGE
+from tests.kit.terminal import SOON_S
 from tmuxmcp.faces.cli import doctor
 from tmuxmcp.machine import proc
 
@@ -27,16 +29,11 @@ QUICK = {"TMUXMCP_INTEGRATION": "false"}
 """No shell is tried."""
 
 
-@pytest.fixture
-def cli():
-    yield from own_command_line()
-
-
 PATIENT = f"""
 import sys
 from tmuxmcp.faces.cli import doctor
 from tmuxmcp.__main__ import main
-doctor.CHECK_S *= {SLOWNESS}
+doctor.CHECK_S *= {SLOW}
 sys.exit(main())
 """
 """Starts the command line as on a machine that is slow: shells take their time to start there."""
@@ -323,7 +320,7 @@ def test_kernel_that_tells_nothing(monkeypatch):
 
 
 def test_check_that_hangs_holds_up_nobody(monkeypatch):
-    monkeypatch.setattr(doctor, "CHECK_S", 1.0 * SLOWNESS)
+    monkeypatch.setattr(doctor, "CHECK_S", 1.0 * SLOW)
     with tempfile.TemporaryDirectory() as directory:
         fifo = Path(directory, "fifo")
         os.mkfifo(fifo)

@@ -22,6 +22,7 @@ from mcp import Client, StdioServerParameters
 from tests.conftest import SLOW, end_server
 from tests.kit.agent import eventually
 from tests.kit.clients import NODE
+from tests.kit.fixtures import of_file
 from tests.kit.service import TOKENS, Service, a_service
 from tmuxmcp.contract.errors import IoError
 from tmuxmcp.faces.cli import main
@@ -481,10 +482,7 @@ def listed_by(person: Person, client: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with a_service() as service:
-        yield service
+service = of_file(a_service)
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import until_exists
-from tests.faces.cli.test_cli import COMMAND, SOON_S, CommandLine, Terminal, own_command_line
+from tests.kit.cli import COMMAND, CommandLine, CommandTerminal, a_command_line
+from tests.kit.terminal import SOON_S
 from tmuxmcp.faces.cli.watch import WATCH_FRAME_S
 from tmuxmcp.terminal.emulator.capture import clip
 from tmuxmcp.terminal.emulator.screen import Screen
@@ -24,12 +25,12 @@ from tmuxmcp.terminal.emulator.stream import Stream
 @pytest.fixture(scope="module")
 def shared():
     """A command line with a session `x` that prints back what it is told."""
-    for command_line in own_command_line():
+    with a_command_line() as command_line:
         command_line("new", "--name", "x", "cat")
         yield command_line
 
 
-class Viewer(Terminal):
+class Viewer(CommandTerminal):
     """A terminal of a size, and what it shows."""
 
     def __init__(
@@ -55,10 +56,6 @@ class Viewer(Terminal):
             assert time.monotonic() < deadline, (what, rows)
             assert self.read(0.1), (what, self.seen)
         return rows
-
-    def end(self) -> int:
-        self.to_the_end()
-        return self.process.wait(SOON_S)
 
 
 def pane_size(cli: CommandLine, name: str = "x") -> str:

@@ -9,22 +9,18 @@ import pytest
 
 from tests.conftest import a_state_dir
 from tests.kit import browser, visits
+from tests.kit.fixtures import of_file
 from tests.kit.service import Service
 
-
-@pytest.fixture(scope="module")
-def state_dir() -> Iterator[Path]:
-    with a_state_dir() as directory:
-        yield directory
+state_dir = of_file(a_state_dir)
 
 
 @pytest.fixture(scope="module")
 def service(state_dir: Path) -> Iterator[Service]:
     """A server with a session named one."""
-    started = Service(state_dir)
-    started.result("create_session", program="bash", name="one")
-    yield started
-    started.stop()
+    with Service(state_dir) as started:
+        started.result("create_session", program="bash", name="one")
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -30,10 +30,9 @@ POLICY = [
 
 @pytest.fixture(scope="module")
 def service(state_dir: Path) -> Iterator[Service]:
-    started = Service(state_dir, "--log-level", "debug", TMUXMCP_POLICY=json.dumps(POLICY))
-    started.result("create_session", program="bash", name="a")
-    yield started
-    started.stop()
+    with Service(state_dir, "--log-level", "debug", TMUXMCP_POLICY=json.dumps(POLICY)) as started:
+        started.result("create_session", program="bash", name="a")
+        yield started
 
 
 @pytest.fixture(scope="module")

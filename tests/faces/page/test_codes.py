@@ -134,14 +134,10 @@ def test_what_a_stranger_sends_is_bounded(service: Service):
 
 
 def test_a_token_outlives_its_server(state_dir: Path):
-    first = Service(state_dir)
-    headers = let_in(first, state_dir)
-    first.stop()
-    second = Service(state_dir, "--http", f"127.0.0.1:{first.port}")
-    try:
+    with Service(state_dir) as first:
+        headers = let_in(first, state_dir)
+    with Service(state_dir, "--http", f"127.0.0.1:{first.port}") as second:
         assert leave(second, headers) == 200
-    finally:
-        second.stop()
 
 
 def test_number_of_tokens_is_bounded(tmp_path: Path):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,7 +14,7 @@ import anyio
 import pytest
 from starlette.types import ASGIApp
 
-from tests.conftest import end_server, eventually
+from tests.conftest import a_state_dir, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
@@ -67,11 +65,9 @@ class Beside:
 @pytest.fixture
 async def second(anyio_backend: str, home: Path) -> AsyncIterator[Broker]:
     """The broker of another machine."""
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    async with Broker.open(BrokerSettings(state_dir=directory, program="bash")) as opened:
-        yield opened
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
+    with a_state_dir() as directory:
+        async with Broker.open(BrokerSettings(state_dir=directory, program="bash")) as opened:
+            yield opened
 
 
 def fleet(pages: Mapping[str, ASGIApp], directory: Path) -> FleetDesk:

@@ -31,10 +31,9 @@ ONE, OTHER = 1_000_000_001, 5_294_967_295
 
 @pytest.fixture(scope="module")
 def service(state_dir: Path) -> Iterator[Service]:
-    started = Service(state_dir, "--log-level", "debug", "--audit", "strict")
-    started.result("create_session", program="bash", name="one")
-    yield started
-    started.stop()
+    with Service(state_dir, "--log-level", "debug", "--audit", "strict") as started:
+        started.result("create_session", program="bash", name="one")
+        yield started
 
 
 class Hand:

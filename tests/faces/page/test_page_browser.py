@@ -319,14 +319,11 @@ def test_page_goes_on_by_itself_after_a_restart_of_the_server(state_dir: Path, s
         page.until("document.querySelector('.link').dataset.state == 'behind'")
         service.result("destroy_session", session_id="forgotten")
         shutil.rmtree(state_dir / "sessions" / "forgotten")
-        second = Service(state_dir, "--http", f"127.0.0.1:{first.port}")
-        try:
+        with Service(state_dir, "--http", f"127.0.0.1:{first.port}"):
             page.until("document.querySelector('.link').dataset.state == 'live'")
             page.until("document.querySelector('a.card[href=\"#session=forgotten\"]') === null")
             service.result("run", session_id="one", command="clear; echo after the restart")
             page.until("document.body.innerText.includes('after the restart')")
-        finally:
-            second.stop()
 
 
 @pytest.mark.parametrize("address", ["", "session=one"])
