@@ -219,9 +219,9 @@ def has_read(session: Session, call: Call, offset: int) -> None:
 
     def put_back() -> None:
         if session.cursor_of(call.caller) == offset:
-            session.move_cursor(call.caller, before)
+            session.cursors.move(call.caller, before)
 
-    session.move_cursor(call.caller, offset)
+    session.cursors.move(call.caller, offset)
     call.untold.append(put_back)
 
 
@@ -460,7 +460,7 @@ def clamp(settings: BrokerSettings, timeout_ms: int) -> tuple[int, int | None]:
 def notes(session: Session, start: int, end: int, *more: str | None) -> str | None:
     """All that is to be said of a result, which covers the log between two offsets."""
     found = [note for note in (session.take_notice(), *more) if note]
-    gaps = session.gaps(start, end) if end > start else []
+    gaps = session.events.gaps(start, end) if end > start else []
     if gaps:
         found.append(f"Output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted.")
     return " ".join(found) or None

@@ -405,7 +405,7 @@ def _lacks(session: Session, stretch: Stretch, asked: q.ExportRecording) -> str:
     found = []
     if stretch.begin and asked.command is None and asked.from_ms is None:
         found.append(f"Offsets before {stretch.begin} are no longer kept: it begins there.")
-    if gaps := session.gaps(stretch.begin, stretch.end):
+    if gaps := session.events.gaps(stretch.begin, stretch.end):
         found.append(f"Output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted.")
     return " ".join(found)
 

@@ -104,10 +104,8 @@ async def type_command(
     return job
 
 
-async def _noted(session: Session, job: Job, noting: IdempotentCall | None) -> Stamp | None:
+async def _noted(session: Session, job: Job, noting: IdempotentCall) -> Stamp:
     """Write down what tells of this command later, where its call has an id."""
-    if noting is None:
-        return None
     return await noting.types(
         session,
         job.sent_at,
@@ -137,7 +135,7 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: Ide
         )
     job.given = give(place, job.name, data)
     try:
-        stamp = await _noted(session, job, noting)
+        stamp = await _noted(session, job, noting) if noting else None
         done = await press_key(session, pane, job, shells.file_keys(job.name, done_half(job.proof or "")), stamp=stamp)
     except (SessionTaken, IoError, NodeUnreachable, Cancelled):
         job.given.take_back()
@@ -181,7 +179,7 @@ async def type_answer(
         SessionTaken: a person was faster; the shell, which would show nothing of what they type, listens no more.
     """
     try:
-        stamp = await _noted(session, job, noting)
+        stamp = await _noted(session, job, noting) if noting else None
         told, ours = panes.remember(pane, "claim", _claim(job, TOLD)), _is_ours(pane, job, ASKED)
         program = _program(session, job)
         return await panes.type_input(

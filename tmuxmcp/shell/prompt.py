@@ -96,7 +96,8 @@ async def _next_step(session: Session, pane: Pane, look: Look, judge: AtPrompt) 
             case PromptNeed.LOGGED:
                 seen = replace(seen, logged=await session.log_complete(look.size))
             case PromptNeed.LOST:
-                seen = replace(seen, lost=look.may_be_asked and bool(session.gaps(look.shell.prompt_end, look.size)))
+                gaps = session.events.gaps(look.shell.prompt_end, look.size)
+                seen = replace(seen, lost=look.may_be_asked and bool(gaps))
             case PromptNeed.PATIENCE:
                 seen = replace(seen, patience_s=_patience_s(session, look))
     return said
@@ -150,4 +151,4 @@ def _patience_s(session: Session, look: Look) -> float:
     if look.own_shell_in_front and look.shell.promise is None and session.proves(look.level):
         return 2 * UNMARKED_S  # anybody can print that a command begins
     # Where the mark of the end may have been lost, it is asked for another prompt, and draws that.
-    return 8 * UNMARKED_S if session.gaps(look.shell.prompt_end, look.size) else 0.02
+    return 8 * UNMARKED_S if session.events.gaps(look.shell.prompt_end, look.size) else 0.02

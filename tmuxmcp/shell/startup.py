@@ -70,7 +70,7 @@ class StartUp:
 async def start_up(session: Session, look: Look) -> StartUp | None:
     """What keeps a session's own shell, which is to send marks, from its first prompt; None: nothing does."""
     unmarked = look.shell.state is ShellState.STARTING and not (look.shell.number or look.level.number)
-    if not session.meta.marks or look.exited or not unmarked or session.gaps(0, look.size):
+    if not session.meta.marks or look.exited or not unmarked or session.events.gaps(0, look.size):
         return None
     name = look.knows.name
     if several := look.terminals_in_one:
