@@ -14,7 +14,7 @@ from tests.conftest import SLOW, TMUX, eventually, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.shell.prompt import seen_at_prompt
+from tmuxmcp.shell.entering import seen_at_prompt
 
 pytestmark = pytest.mark.anyio
 

@@ -475,20 +475,7 @@ def _ended_with_session(command: RunningCommand, end: int) -> EndedCommand:
 
     fish exits with 0 when it is told to hang up, whatever it runs.
     """
-    return EndedCommand(
-        command.number,
-        command.text,
-        command.by,
-        None,
-        command.began,
-        None,
-        None,
-        command.start,
-        end,
-        command.level,
-        stdin=command.stdin,
-        caller=command.caller,
-    )
+    return EndedCommand(**vars(command), exit_code=None, ended=None, cwd=None, end=end)
 
 
 def _start(command: Finished | EndedCommand) -> int:
