@@ -97,7 +97,7 @@ async def test_the_mode_of_a_moment_ago_goes_by_the_screen_of_now(broker: Broker
     assert look.pane
     settled = replace(look, pane=replace(look.pane, alternate_screen=True))
     assert settled.mode == "fullscreen"
-    busy = replace(look, sight=replace(look.sight, verdict=Verdict(InputWait.BUSY, "it works")))
+    busy = replace(look, verdict=Verdict(InputWait.BUSY, "it works"))
     assert busy.mode == "running"
     assert _mode(busy, Answer("ready", "kernel", 0, settled)) == "line_input"
 

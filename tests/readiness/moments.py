@@ -33,7 +33,7 @@ class Seen:
 
     verdict: Verdict
     judged: KernelFacts | None = None
-    depth: int = 0
+    relays: tuple[str, ...] = ()
     marks: Marks = Marks()
     exited: bool = False
     draws: bool = False

@@ -79,13 +79,13 @@ STANDING: dict[str, tuple[Terms, Facts, tuple[str, str | None] | None, float]] =
     "it has ended": (PLAIN, known(READS, exited=True), ("exited", None), 0),
     "after Escape": (replace(PLAIN, settle_s=ESCAPE_S), known(EDITS), READY, ESCAPE_S),
     "on another machine": (PLAIN, known(waits(InputWait.LINE, replace(CAT, pid=-7))), READY, FAR_SETTLE_S),
-    "behind a relay": (PLAIN, known(READS, depth=1), READY, RELAYED_S * 2),
-    "behind three relays": (PLAIN, known(READS, depth=3), READY, RELAYED_S * 4),
+    "behind a relay": (PLAIN, known(READS, relays=("script",) * 1), READY, RELAYED_S * 2),
+    "behind three relays": (PLAIN, known(READS, relays=("script",) * 3), READY, RELAYED_S * 4),
     # what was typed may be on its way
     "it has read nothing": (TYPED, known(READS), READY, UNMOVED_S),
     "it has woken": (TYPED, known(waits(InputWait.LINE, replace(CAT, wakes=4))), READY, SETTLE_S),
     "another reads now": (TYPED, known(waits(InputWait.LINE, replace(CAT, pid=8))), READY, SETTLE_S),
-    "nothing was read behind a relay": (ENTERED, known(READS, depth=1), READY, UNMOVED_S * 2),
+    "nothing was read behind a relay": (ENTERED, known(READS, relays=("script",) * 1), READY, UNMOVED_S * 2),
     "a program is new": (TYPED, known(waits(InputWait.LINE, replace(CAT, pid=8, age_s=0.02))), READY, NEW_S - 0.02),
     "a program was new": (TYPED, known(waits(InputWait.LINE, replace(CAT, pid=8, age_s=1.0))), READY, SETTLE_S),
     # marks
@@ -240,14 +240,15 @@ def test_a_new_program_that_prints_is_settled_soon():
 @pytest.mark.parametrize(("relays", "entered", "expected"), [(1, True, 200), (3, True, 400), (1, False, 40)])
 def test_what_relays_print_does_not_settle_a_line_that_is_on_its_way(relays: int, entered: bool, expected: int):
     settling = Settling(replace(TYPED, entered=entered), SIZE + 5, 0.0)
-    assert answers(settling, Moment(known(READS, depth=relays), 0.0, SIZE + 5)) == [expected]
+    assert answers(settling, Moment(known(READS, relays=("script",) * relays), 0.0, SIZE + 5)) == [expected]
 
 
 @pytest.mark.parametrize(("relays", "entered", "expected"), [(1, True, 200), (0, True, 4), (1, False, 40)])
 def test_a_line_typed_while_a_relay_works_may_be_on_its_way(relays: int, entered: bool, expected: int):
     """Who waits behind it was not seen then: it may have woken for something else since."""
     terms = Terms(sent_at=SIZE, before=replace(CAT, pid=6), before_seen=False, entered=entered)
-    assert answers(Settling(terms, SIZE + 5, 0.0), Moment(known(READS, depth=relays), 0.0, SIZE + 5)) == [expected]
+    facts = known(READS, relays=("script",) * relays)
+    assert answers(Settling(terms, SIZE + 5, 0.0), Moment(facts, 0.0, SIZE + 5)) == [expected]
 
 
 def test_a_tmux_that_answers_late_is_waited_for():

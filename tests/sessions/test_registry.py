@@ -86,7 +86,7 @@ async def test_a_broker_leaves_the_directory_of_a_later_session_alone(broker: Br
         await other.destroy_session("a", force=True)
         await other.create_session("bash", name="a")
         files = {path: path.read_bytes() for path in before.directory.path.glob("*.json*")}
-        before.move_cursor("library", 7)
+        before.cursors.move("library", 7)
         before.told.tell("library", ToldCommands(3))
         before.will_end(EndCause.IDLE)
         before.write_input(bytes=1, keys=0)

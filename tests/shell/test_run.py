@@ -23,7 +23,8 @@ from tmuxmcp.machine.launch.shells import shell_of
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.shellview import REMEMBERED_COMMANDS
-from tmuxmcp.shell import entering, prompt
+from tmuxmcp.shell import entering
+from tmuxmcp.shell.atprompt import AtPrompt, PromptFacts, PromptNeed, PromptStep
 from tmuxmcp.shell.entering import interrupt
 from tmuxmcp.shell.typed import Job
 from tmuxmcp.tmux.panes import Pane, recall
@@ -112,14 +113,27 @@ async def works(session: Session) -> bool:
     return (await session.look()).waiting is InputWait.BUSY
 
 
+def judge_as_before_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the way to a prompt be judged by looks that do not show that the shell stands still."""
+    feed = AtPrompt.feed
+
+    def unstopped(judge: AtPrompt, facts: PromptFacts, now: float) -> PromptStep | PromptNeed:
+        look = facts.look
+        if look.waiting is InputWait.STOPPED:
+            look = replace(look, verdict=replace(look.verdict, waiting=InputWait.BUSY))
+        vars(look)["may_listen"] = True
+        return feed(judge, replace(facts, look=look), now)
+
+    monkeypatch.setattr(AtPrompt, "feed", unstopped)
+
+
 @pytest.mark.parametrize("how", ["run", "send"])
 @pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
 async def test_shell_that_answers_too_late_takes_the_next_line(
     broker: Broker, program: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands still as it is given a command; what comes later is not swallowed by what it then listens for."""
-    seen = prompt._seen
-    monkeypatch.setattr(prompt, "_seen", lambda *at: replace(seen(*at), in_front=True, stopped=False))
+    judge_as_before_it_stopped(monkeypatch)
     await broker.create_session(program, name="a")
     await broker.run("true", session_id="a")
     rests = await broker.read(session_id="a", wait_for="ready", timeout_ms=10_000)
@@ -148,8 +162,7 @@ async def run_behind(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, theirs: str, ours: str, timeout_ms: int = 30_000
 ) -> r.RunResult:
     """`run` at a moment when the shell has not yet read what somebody typed, which a look just before did not see."""
-    seen = prompt._seen
-    monkeypatch.setattr(prompt, "_seen", lambda *at: replace(seen(*at), in_front=True, stopped=False))
+    judge_as_before_it_stopped(monkeypatch)
     rests = await broker.read(session_id="a", wait_for="ready")
     assert (rests.outcome, rests.mode) == ("ready", "shell_prompt")
     session, ran = broker.registry.sessions["a"], list[r.RunResult]()

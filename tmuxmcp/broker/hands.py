@@ -217,7 +217,7 @@ async def tell(session: Session, call: Call) -> r.HandedBack | None:
 
 
 def _untold(session: Session, caller: str) -> list[Holding]:
-    back = handed_back(session.holdings)
+    back = handed_back(session.events.holdings())
     if not back:
         return []
     told = session.handed.of(caller)
@@ -228,5 +228,5 @@ def _untold(session: Session, caller: str) -> list[Holding]:
 def _note_told(session: Session, call: Call) -> None:
     """Remember that the caller is told, and how to forget it."""
     before = session.handed.of(call.caller)
-    session.handed.move(call.caller, len(handed_back(session.holdings)))
+    session.handed.move(call.caller, len(handed_back(session.events.holdings())))
     call.untold.append(lambda: session.handed.move(call.caller, before))

@@ -221,9 +221,9 @@ def has_read(session: Session, call: Call, offset: int) -> None:
 
     def put_back() -> None:
         if session.cursor_of(call.caller) == offset:
-            session.move_cursor(call.caller, before)
+            session.cursors.move(call.caller, before)
 
-    session.move_cursor(call.caller, offset)
+    session.cursors.move(call.caller, offset)
     call.untold.append(put_back)
 
 
@@ -417,7 +417,7 @@ def notes(session: Session, start: int, end: int, *more: str | None) -> str | No
 
 def lost_note(session: Session, start: int, end: int) -> str | None:
     """That output was lost between two offsets, if it was."""
-    where = ", ".join(map(str, session.gaps(start, end)))
+    where = ", ".join(map(str, session.events.gaps(start, end)))
     return f"Output was lost at offset {where}: its recording was interrupted." if where else None
 
 

@@ -181,7 +181,7 @@ class Settling:
         if self._ready_since is None:
             self._ready_since = now
         since = max(self._ready_since, self.changed)
-        rests = since + self._rest_s(process, facts.look.depth)
+        rests = since + self._rest_s(process, len(facts.look.relays))
         # With a prompt that is newer than the wait, nothing is to be seen settling.
         if facts.look.prompt_drawn_to <= self.begun_at and now < rests:
             return rests

@@ -400,6 +400,10 @@ class Events:
         self._read_on()
         return any(each.offset <= offset <= each.until for each in self._sizes_unknown)
 
+    def holdings(self) -> list[Holding]:
+        """When persons held it."""
+        return holdings(self.leases())
+
     def leases(self) -> list[TakenEvent | GivenBackEvent]:
         """When it was taken over or paused, and given back, oldest first."""
         self._read_on()

@@ -20,12 +20,12 @@ from tmuxmcp.contract.latedataclass import changed, dataclass
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Events, Holding, ShownEvent
+from tmuxmcp.record.events import Events, ShownEvent
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import Places, RawLog
 from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
+from tmuxmcp.terminal.marks import Finished, ShellState
 from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, TOLD_BY_BEGINNING, EditorEcho, behind_echo, compared, on_one_line
 from tmuxmcp.terminal.widths import sanitize
@@ -76,22 +76,19 @@ class Commands:
         directory: SessionDirectory,
         log: RawLog,
         places: Places,
-        gaps: Callable[[int, int], list[int]],
+        events: Events,
         size: Callable[[], tuple[int, int]],
         log_seems_complete: Callable[[int], bool],
-        holdings: Callable[[], list[Holding]],
     ) -> None:
         """Take up what is written down.
 
         Args:
-            gaps: `gaps(start, end)`: where output was lost.
             size: columns and rows of the terminal.
             log_seems_complete: as `Session` has it.
-            holdings: when persons held the session.
         """
         self._file = CommandFile(directory)
-        self._log_seems_complete, self._holdings = log_seems_complete, holdings
-        self._log, self._places, self._gaps, self._size = log, places, gaps, size
+        self._log, self._places, self._events = log, places, events
+        self._size, self._log_seems_complete = size, log_seems_complete
         self._new: dict[int, Finished | EndedCommand] = {}
         """Ended, and not written down as they are here; what is known of one is found out when it is asked for."""
         self._levels: dict[int, int] = {}
@@ -124,7 +121,7 @@ class Commands:
 
     def lost(self, start: int, end: int) -> bool:
         """Whether output between these offsets was lost."""
-        return bool(self._gaps(start, end))
+        return bool(self._events.gaps(start, end))
 
     @property
     def highest(self) -> int:
@@ -369,7 +366,7 @@ class Commands:
     def _was_held(self, finished: Finished) -> bool:
         """Whether a person held the session when it began."""
         start = finished.echo_end if finished.output_start is None else finished.output_start
-        return any(each.covers(start, finished.began) for each in self._holdings())
+        return any(each.covers(start, finished.began) for each in self._events.holdings())
 
     def _input_of_call(self, finished: Finished, shown: str | None, *, expanded: bool, held: bool) -> TypedInput | None:
         """The input of a call that gave the command to the shell.
@@ -414,7 +411,7 @@ class Commands:
     def _echo_of(self, finished: Finished) -> str | None:
         """What the line editor showed of it; None when that is not recorded or no longer kept."""
         start, end = finished.echo_start, min(finished.echo_end, finished.echo_start + ECHO_LIMIT)
-        if self._log.head() > start or self._gaps(start, end):
+        if self._log.head() > start or self._events.gaps(start, end):
             return None
         lines: list[str] = []
         col = self._places.at(start, self._size()[0]).col
@@ -450,27 +447,10 @@ def _begun(scan: Scan) -> list[tuple[Finished, Level]]:
     for each in scan.levels:
         begun = next((held for held in each.held if held.output_start is not None), None)
         if begun is None and each.shell.state is ShellState.RUNNING:
-            begun = _running_as_finished(each.shell)
+            begun = each.shell.as_ended(each.shell.output_start, 0)
         if begun:
             found.append((begun, each.level))
     return found
-
-
-def _running_as_finished(shell: ShellTrack) -> Finished:
-    """A command that runs, as if it had ended."""
-    return Finished(
-        shell.number,
-        0,
-        shell.prompt_end,
-        shell.output_start,
-        shell.echo_end,
-        shell.output_start,
-        None,
-        shell.job,
-        shell.began,
-        None,
-        shell.text,
-    )
 
 
 def _unended(command: EndedCommand) -> RunningCommand:
@@ -495,20 +475,7 @@ def _ended_with_session(command: RunningCommand, end: int) -> EndedCommand:
 
     fish exits with 0 when it is told to hang up, whatever it runs.
     """
-    return EndedCommand(
-        command.number,
-        command.text,
-        command.by,
-        None,
-        command.began,
-        None,
-        None,
-        command.start,
-        end,
-        command.level,
-        stdin=command.stdin,
-        caller=command.caller,
-    )
+    return EndedCommand(**vars(command), exit_code=None, ended=None, cwd=None, end=end)
 
 
 def _start(command: Finished | EndedCommand) -> int:

@@ -205,16 +205,13 @@ class Life:
 
     def __init__(self) -> None:
         self.state = State.UNSEEN
+        self.over = False
+        """Nothing runs in it."""
         self.end: End | None = None
         """None while something runs in it."""
         self.exit_status: tuple[int | None, str | None] = (None, None)
         """Exit code and signal name, while tmux knows them; at most one of them."""
         self._ending: EndRequested | None = None
-
-    @property
-    def over(self) -> bool:
-        """Nothing runs in it."""
-        return self.state in OVER_STATES
 
     def apply(self, event: Event) -> None:
         """Take in what has happened.
@@ -223,6 +220,7 @@ class Life:
             ImpossibleEvent: it cannot have, in this state.
         """
         was_over, self.state = self.over, self._after(event)
+        self.over = self.state in OVER_STATES
         if isinstance(event, EndRequested) and not self.over:
             self._ending = event
         if isinstance(event, PaneDied) and self.state is not State.LOST:

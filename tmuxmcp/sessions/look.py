@@ -165,7 +165,18 @@ class Look(Scan):
 
     heard: int
     """Size of the log before the kernel was asked: what is behind it may have been printed after its word."""
-    sight: Sight
+    facts: KernelFacts | None
+    """Of the pane's own terminal; None: they cannot be had, or the program has ended."""
+    verdict: Verdict
+    """On the terminal that input comes to: the pane's own, or one behind relays."""
+    judged: KernelFacts | None
+    """Facts of the terminal that input comes to, also of one at the far end of ssh; None: they cannot be had."""
+    terminal: str
+    """Path of that terminal."""
+    relays: tuple[str, ...]
+    """The programs that pass input on to it, the pane's own first."""
+    reader: bool
+    """Who is judged is outside the foreground group."""
     far: KernelFacts | None
     """The facts of the terminal at the far end of its ssh, as the witness there has just said; None: it has not."""
     far_late: bool
@@ -180,36 +191,6 @@ class Look(Scan):
     """Its front shell has ended; how, it cannot be told yet."""
     unmarked_prompt: tuple[int, int, int] | None = None
     """Process id of a shell that was at its prompt, how often it had slept then, and the size of the log."""
-
-    @cached_property
-    def facts(self) -> KernelFacts | None:
-        """Of the pane's own terminal; None: they cannot be had, or the program has ended."""
-        return self.sight.facts
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        """On the terminal that input comes to: the pane's own, or one behind relays."""
-        return self.sight.verdict
-
-    @property
-    def judged(self) -> KernelFacts | None:
-        """Facts of the terminal that input comes to, also of one at the far end of ssh; None: they cannot be had."""
-        return self.far or self.sight.judged
-
-    @property
-    def terminal(self) -> str:
-        """Path of that terminal."""
-        return self.sight.terminal
-
-    @property
-    def relays(self) -> tuple[str, ...]:
-        """The programs that pass input on to it, the pane's own first."""
-        return self.sight.relays
-
-    @property
-    def depth(self) -> int:
-        """How many these are."""
-        return self.sight.depth
 
     @property
     def waiting(self) -> InputWait:
@@ -294,7 +275,7 @@ class Look(Scan):
     def at_editor(self) -> bool:
         """Our shell certainly waits for keys, and has read all that was typed."""
         reads = self.waiting is InputWait.EDITOR or (self.level.reads_lines and self.waiting is InputWait.LINE)
-        seen = self.level.pid is not None or not (self.relays or self.sight.reader)
+        seen = self.level.pid is not None or not (self.relays or self.reader)
         return self.marks and self.facts is not None and self.own_shell_in_front and reads and seen
 
     @property

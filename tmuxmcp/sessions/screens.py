@@ -162,7 +162,7 @@ def _drawn_from_log(session: Session) -> Snapshot:
     resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
     version = version_of(session.meta.tmux)
     begin = counted_by(beginning(*size, start) if start else blank(*size), version)
-    replay = Replay(begin, resizes, session.gaps(start, end))
+    replay = Replay(begin, resizes, session.events.gaps(start, end))
     for data in session.log.pieces(start, end):
         replay.feed(data)
     return replay.snapshot()

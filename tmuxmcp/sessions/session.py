@@ -37,13 +37,11 @@ from tmuxmcp.record.events import (
     Booted,
     Events,
     GivenBackEvent,
-    Holding,
     InputEvent,
     LeftShellEvent,
     ResizedEvent,
     SessionClock,
     SizeUnknownEvent,
-    holdings,
 )
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.levels import Level
@@ -151,7 +149,8 @@ class Session:
         )
         """Which `recording.json` was read last, and what it says."""
         self.queued = QueuedInput(directory)
-        self._cursors = Cursors(directory, directory.cursors)
+        self.cursors = Cursors(directory, directory.cursors)
+        """How far each caller has read."""
         self.handed = Cursors(directory, directory.handed)
         """How many of its give-backs each caller was told of."""
         self._screens_seen: dict[str, int] = {}
@@ -198,13 +197,7 @@ class Session:
             version_of(meta.tmux or tmux.version) or OLDEST_VERSION,
         )
         self.commands = Commands(
-            directory,
-            log,
-            self._places,
-            self.events.gaps,
-            lambda: (self.cols, self.rows),
-            self.log_seems_complete,
-            lambda: self.holdings,
+            directory, log, self._places, self.events, lambda: (self.cols, self.rows), self.log_seems_complete
         )
         self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0, self.commands)
         self._terminal = Terminal()
@@ -274,11 +267,6 @@ class Session:
     def lease(self) -> Lease | None:
         """Who holds it, as far as tmux was asked; None: nobody does."""
         return self.pane.lease if self.pane and not self.exited else None
-
-    @property
-    def holdings(self) -> list[Holding]:
-        """When persons held it, as far as that is written down."""
-        return holdings(self.events.leases())
 
     @property
     def pid(self) -> int | None:
@@ -391,11 +379,10 @@ class Session:
     @property
     def ended_unprompted(self) -> bool:
         """Its own shell, which was to send marks, exited before its first prompt, as a scan of all its log has told."""
-        why, track = self.ended, self._shell.track_of(self.meta.nonce)
-        unprompted = self.meta.marks and track.state is ShellState.STARTING and self._shell.size == self.log.size()
-        return (
-            unprompted and why is not None and why.reason == EndCause.EXIT.value and not self.gaps(0, self.log.size())
-        )
+        why, track, size = self.ended, self._shell.track_of(self.meta.nonce), self.log.size()
+        unprompted = self.meta.marks and track.state is ShellState.STARTING and self._shell.size == size
+        exited = why is not None and why.reason == EndCause.EXIT.value
+        return unprompted and exited and not self.events.gaps(0, size)
 
     @property
     def cut(self) -> bool:
@@ -504,7 +491,7 @@ class Session:
         if self._leave(look):
             look = await self._seen(heard, sight, pid, far)
         if sight.facts and not (look.ready or far) and look.shell_pid and tty.is_stopped(look.shell_pid):
-            look = replace(look, sight=replace(sight, verdict=stopped(look.shell_pid, look.knows.name)))
+            look = replace(look, verdict=stopped(look.shell_pid, look.knows.name))
         return replace(look, leaving=True) if self._leaving else look
 
     async def look_at_terminal(self, alone: int = 0) -> Look | None:
@@ -529,7 +516,12 @@ class Session:
         return Look(
             **await self._scanned(),
             heard=heard,
-            sight=sight,
+            facts=sight.facts,
+            verdict=sight.verdict,
+            judged=far or sight.judged,
+            terminal=sight.terminal,
+            relays=sight.relays,
+            reader=sight.reader,
             far=far,
             far_late=far is None and self._far is not None and self._far.answers,
             pid=pid,
@@ -905,11 +897,7 @@ class Session:
         Args:
             size: of the log, by who has just asked for that.
         """
-        return min(self._cursors.of(caller), self.log.size() if size is None else size)
-
-    def move_cursor(self, caller: str, offset: int) -> None:
-        """Write down how far this caller has read."""
-        self._cursors.move(caller, offset)
+        return min(self.cursors.of(caller), self.log.size() if size is None else size)
 
     def seen_to(self, caller: str) -> int:
         """Offset up to which this caller knows the output: it has read it, or has seen the screen at that time."""
@@ -953,10 +941,6 @@ class Session:
         if self.pane is None or (self.cols, self.rows) == known:
             return None
         return SizeUnknownEvent(iso(time.time()), changes[-1].offset if changes else 0, self.log.size())
-
-    def gaps(self, start: int, end: int) -> list[int]:
-        """Offsets between `start` and `end` at which output was lost."""
-        return self.events.gaps(start, end)
 
     def close(self) -> None:
         """Let go of what is open; the session lives on."""

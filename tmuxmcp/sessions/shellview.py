@@ -405,19 +405,8 @@ class ShellView:
 def _ended_with(level: Level, track: ShellTrack) -> Finished:
     """The command that ran when its shell ended: `exit`, or what killed it."""
     end = level.until if level.output_end is None else level.output_end
-    return Finished(
-        track.number,
-        level.exit_code if track.gives_code_to(track.text, level.exit_code) else None,
-        track.prompt_end,
-        track.output_start,
-        track.echo_end,
-        max(end or 0, track.output_start),
-        None,
-        track.job,
-        track.began,
-        None,
-        track.text,
-    )
+    status = level.exit_code if track.gives_code_to(track.text, level.exit_code) else None
+    return track.as_ended(max(end or 0, track.output_start), status)
 
 
 def _uptime() -> float:

@@ -59,7 +59,7 @@ from tmuxmcp.machine.launch.shells import ADOPTABLE, SHELLS, adoption
 from tmuxmcp.machine.locks import lock_within, open_lock, take
 from tmuxmcp.machine.ssh.client import SSH_FAILED
 from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, InputWait
-from tmuxmcp.readiness.adoptable import NotAdopted, may_adopt, may_adopt_far
+from tmuxmcp.readiness.adoptable import NotAdopted, may_adopt_far
 from tmuxmcp.readiness.wait import WaitCondition, wait_for
 from tmuxmcp.record.events import AdoptedEvent
 from tmuxmcp.record.levels import AdoptionStage, Level
@@ -100,45 +100,28 @@ BODY_SUFFIX = "-body"
 """Behind the nonce in the pane's option: the marks were typed too."""
 
 
-@dataclass(frozen=True)
-class AdoptionRefusal:
-    """Why nothing may be typed."""
-
-    why: str
-    """Completes `in session X ...`."""
-    hint: str = ""
-
-
-def may_by_consent(look: Look) -> AdoptionRefusal | None:
+def may_by_consent(look: Look) -> NotAdopted | None:
     """Why a shell cannot be adopted though the caller says that its prompt stands there; None: it can."""
     process = look.verdict.process
     name = process.name if process else ""
     if look.secret or look.mode == "password":
-        return AdoptionRefusal("something asks for a secret", "Nothing is typed into a question.")
+        return NotAdopted("something asks for a secret", "Nothing is typed into a question.")
     if look.alternate_screen:
-        return AdoptionRefusal(f"{_called(name)} draws on the whole screen", "Use send for it, or quit it first.")
+        return NotAdopted(f"{_called(name)} draws on the whole screen", "Use send for it, or quit it first.")
     if look.waiting is InputWait.STOPPED:
-        return AdoptionRefusal(f"{_called(name)} is stopped", "Continue it with signal CONT.")
+        return NotAdopted(f"{_called(name)} is stopped", "Continue it with signal CONT.")
     if look.verdict.hidden or look.facts is None:
         return None
     same = look.marks and look.far is None and process and process.pid == look.shell_pid and name == kind_of(look)
     if same and look.shell.state is not ShellState.STARTING:
-        return AdoptionRefusal(
+        return NotAdopted(
             "its last command is not over: it waits for input", "Answer it with send, or end it with key C-c."
         )
     if name not in ADOPTABLE:
-        return AdoptionRefusal(
-            f"{_called(name)} is in front, which is no shell that can be adopted", "Use send for it."
-        )
+        return NotAdopted(f"{_called(name)} is in front, which is no shell that can be adopted", "Use send for it.")
     if look.ready or look.waiting is InputWait.UNKNOWN:
         return None
-    return AdoptionRefusal(f"{_called(name)} is busy", "Wait with read wait_for=ready.")
-
-
-async def may_unasked(session: Session, look: Look) -> str | AdoptionRefusal:
-    """The condition under which the shell in front may be adopted without being asked for, as a tmux format."""
-    found = await (may_adopt_far if session.meta.host else may_adopt)(session, look)
-    return AdoptionRefusal(found.why, found.hint) if isinstance(found, NotAdopted) else found.condition
+    return NotAdopted(f"{_called(name)} is busy", "Wait with read wait_for=ready.")
 
 
 def kind_of(scan: Scan) -> str:

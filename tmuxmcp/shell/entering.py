@@ -1,4 +1,4 @@
-"""Types a command into a shell at its prompt, each step as one guarded tmux command.
+"""Brings a session to its shell's prompt and types a command there, each step as one guarded tmux command.
 
 A prompt is claimed in the step that types our key. Whoever gives up on a prompt frees it.
 """
@@ -8,23 +8,28 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import anyio
 
-from tmuxmcp.contract.call import begin
+from tmuxmcp.contract.call import begin, ms_since
 from tmuxmcp.contract.errors import (
+    AdoptionFailed,
     Cancelled,
     IoError,
     NodeUnreachable,
     NotAShell,
     SessionBusy,
     SessionTaken,
+    TimedOut,
     TmuxFailed,
 )
+from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine.launch import shells
 from tmuxmcp.machine.launch.shells import adoption
+from tmuxmcp.machine.witness.front import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait
-from tmuxmcp.readiness.adoptable import Adoptable, still_at_prompt
+from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, asks, may_adopt, may_adopt_far, still_at_prompt
 from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.record.commands import Stdin, TypedInput, give, place_of, remove_left
 from tmuxmcp.record.levels import Level
@@ -32,15 +37,151 @@ from tmuxmcp.sessions.levels import program_of, shell_at
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell import adopting, typed
-from tmuxmcp.shell.atprompt import ShellRest
-from tmuxmcp.shell.startup import busy, not_a_shell, takes_no_command
+from tmuxmcp.shell import adopting, startup, typed
+from tmuxmcp.shell.atprompt import AtPrompt, PromptFacts, PromptNeed, PromptStep, ShellRest
+from tmuxmcp.shell.startup import busy, in_the_way, not_a_shell, several, takes_no_command
 from tmuxmcp.shell.typed import Job
 from tmuxmcp.terminal.marks import ShellState, done_half, new_proof, promise_of
 from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
+
+# ---- The way to the moment at which a shell can be given a command: `atprompt` judges, this looks and acts -----------
+
+PROMPT_MS = 5000
+"""How long a shell that has just started or finished may take to show its prompt."""
+
+
+async def seen_at_prompt(session: Session) -> Look | None:
+    """The look that shows the session's own shell at its prompt, where one at the terminal is enough; else None.
+
+    What `at_prompt` asks where nothing is in the way: what the processes there wait for has no say in it.
+    """
+    look = await session.look_at_terminal(alone=session.pid or 0)
+    if look is None or not look.marks or look.shell.state is not ShellState.PROMPT or not look.may_listen:
+        return None
+    unread = look.typed_at_prompt or (look.facts is not None and look.facts.unread > 0)
+    return None if unread or look.leaves_prompt or look.shell.listening else look
+
+
+async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
+    """Wait until the shell shows a prompt; say so when it is not going to. The session was refreshed just now."""
+    begun = time.monotonic()
+    judge = AtPrompt(begun, adopts=adopt in ("auto", "yes"))
+    async for look in session.looks(0.01, min(deadline, begun + PROMPT_MS / 1000)):
+        pane = session.live()
+        if look.leaving:
+            continue
+        match await _next_step(session, pane, look, judge):
+            case PromptStep.TYPE:
+                return look
+            case PromptStep.SETTLE:
+                await adopting.settle(session)
+            case PromptStep.END_LISTENING:
+                await end_listening(session, look)
+                judge.listens_no_more(time.monotonic())
+            case PromptStep.ADOPT:
+                judge.tried(await _adopted(session, look, "auto") is True)
+            case PromptStep.SHOW_PROMPT:
+                await show_prompt(session, pane)
+            case PromptStep.DRAW_PROMPT:
+                await interrupt(session, pane)
+            case PromptStep.BLOCKED:
+                if look.marks and look.level.reads_lines:
+                    stands = await still_at_prompt(session, look)
+                    if isinstance(stands, Adoptable):
+                        return look  # something was printed behind its prompt
+                found = None if judge.adopted else await _adopted(session, look, adopt)
+                if found is not True:
+                    not_started = None if adopt == "no" else await startup.refusal(session, look)
+                    raise not_started or in_the_way(session, look, adopt, found)
+                judge.tried(True)
+            case PromptStep.SEVERAL:
+                raise await startup.refusal(session, look) or several(session, look)
+            case PromptStep.BUSY:
+                raise await startup.refusal(session, look) or busy(session, look)
+    if not_started := await startup.refusal(session, look):
+        raise not_started
+    if look.shell.state is ShellState.RUNNING or look.waiting in (InputWait.BUSY, InputWait.STOPPED):
+        raise busy(session, look)
+    raise TimedOut(
+        f"The shell of session {session.id} showed no prompt within {ms_since(begun)} ms. Nothing was run.",
+        hint="Look at it with read view=screen.",
+    )
+
+
+async def _next_step(session: Session, pane: Pane, look: Look, judge: AtPrompt) -> PromptStep:
+    """Judge one look, with what it needs to be known."""
+    doubtful = look.may_be_asked and (look.unreported or look.may_be_untold or _may_be_forged(session, look))
+    seen = PromptFacts(look, doubtful)
+    while isinstance(said := judge.feed(seen, time.monotonic()), PromptNeed):
+        match said:
+            case PromptNeed.TAKEN_BACK:
+                await interrupt(session, pane)
+                seen = replace(seen, taken_back=True)
+            case PromptNeed.LOGGED:
+                seen = replace(seen, logged=await session.log_complete(look.size))
+            case PromptNeed.LOST:
+                gaps = session.events.gaps(look.shell.prompt_end, look.size)
+                seen = replace(seen, lost=look.may_be_asked and bool(gaps))
+            case PromptNeed.PATIENCE:
+                seen = replace(seen, patience_s=_patience_s(session, look))
+    return said
+
+
+async def _adopted(session: Session, look: Look, adopt: Adopt) -> NotAdopted | bool:
+    """Adopt the shell in front, if that may be done; whether it was, or why it was not.
+
+    Raises:
+        AdoptionFailed, SessionBusy, NotAShell
+    """
+    if adopt in ("no", "undo"):
+        return False
+    await session.alive()  # where the cursor is
+    now = await session.look()
+    if now.size != look.size:
+        return False
+    started = now.shell.state is not ShellState.STARTING or session.readonly_prompt
+    given_ours = now.own_marks and not now.level.number and now.own_shell_in_front and started
+    process = now.verdict.process
+    if adopt == "auto" and given_ours and process and process.name == adopting.kind_of(now):
+        return False  # it got our marks when it began, and takes none
+    found = await (may_adopt_far if session.meta.host else may_adopt)(session, now)
+    if isinstance(found, Adoptable):
+        try:
+            await adopting.adopt(session, now, found.condition)
+        except AdoptionFailed:
+            if adopt == "yes" or not session.readonly_prompt:
+                raise
+            return False
+        return True
+    if adopt == "auto":
+        return found
+    refusal = adopting.may_by_consent(now) or await asks(now)
+    if refusal:
+        raise await startup.refusal(session, now) or not_a_shell(session, now, refusal.why, refusal.hint)
+    await adopting.adopt(session, now)
+    return True
+
+
+def _may_be_forged(session: Session, look: Look) -> bool:
+    """Whether marks that keep us from typing at a shell in its line editor may be somebody else's."""
+    shown = look.at_editor and look.shell.number > 0
+    return shown and look.shell.promise is None and session.proves(look.level)
+
+
+def _patience_s(session: Session, look: Look) -> float:
+    """How long a shell that seems to run a command is given to come to its prompt."""
+    if look.facts and look.facts.foreground and not look.own_shell_in_front and shows_prompts(look.facts.foreground):
+        return 3 * UNMARKED_S  # it is on its way there; fish works at something behind it
+    if look.own_shell_in_front and look.shell.promise is None and session.proves(look.level):
+        return 2 * UNMARKED_S  # anybody can print that a command begins
+    # Where the mark of the end may have been lost, it is asked for another prompt, and draws that.
+    return 8 * UNMARKED_S if session.events.gaps(look.shell.prompt_end, look.size) else 0.02
+
+
+# ---- A command at a prompt -------------------------------------------------------------------------------------------
 
 
 async def type_command(
@@ -104,10 +245,8 @@ async def type_command(
     return job
 
 
-async def _noted(session: Session, job: Job, noting: IdempotentCall | None) -> Stamp | None:
+async def _noted(session: Session, job: Job, noting: IdempotentCall) -> Stamp:
     """Write down what tells of this command later, where its call has an id."""
-    if noting is None:
-        return None
     return await noting.types(
         session,
         job.sent_at,
@@ -137,7 +276,7 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: Ide
         )
     job.given = give(place, job.name, data)
     try:
-        stamp = await _noted(session, job, noting)
+        stamp = await _noted(session, job, noting) if noting else None
         done = await press_key(session, pane, job, shells.file_keys(job.name, done_half(job.proof or "")), stamp=stamp)
     except (SessionTaken, IoError, NodeUnreachable, Cancelled):
         job.given.take_back()
@@ -181,7 +320,7 @@ async def type_answer(
         SessionTaken: a person was faster; the shell, which would show nothing of what they type, listens no more.
     """
     try:
-        stamp = await _noted(session, job, noting)
+        stamp = await _noted(session, job, noting) if noting else None
         told, ours = panes.remember(pane, "claim", _claim(job, TOLD)), _is_ours(pane, job, ASKED)
         program = _program(session, job)
         return await panes.type_input(

@@ -8,7 +8,7 @@ print marks of its own. The log may be late, and a sink that was killed leaves a
 In which order:
 
     at_prompt      one look that shows the shell at its prompt; else wait, adopt what is in front, or say what is there
-                   (`prompt`, as `atprompt` judges; `obstacles`)
+                   (`entering`, as `atprompt` judges; `startup`)
     type_command   by file: the command is written to a file, our key and its name are typed (our own bash)
                    by key: our key is typed, the shell says that it listens, name and command are typed (the others)
     press_key      claims the prompt, by its number, in the same tmux command that types the key (`entering`, `key`)
@@ -88,6 +88,7 @@ from tmuxmcp.shell import adopting, typed
 from tmuxmcp.shell.atprompt import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.shell.entering import (
     FAR_S,
+    at_prompt,
     command_key,
     empty_line,
     end_listening,
@@ -95,6 +96,7 @@ from tmuxmcp.shell.entering import (
     interrupt,
     not_taken,
     press_key,
+    seen_at_prompt,
     shell_kind,
     show_prompt,
     type_answer,
@@ -103,7 +105,6 @@ from tmuxmcp.shell.entering import (
     until_marked,
     why_not_taken,
 )
-from tmuxmcp.shell.prompt import at_prompt, seen_at_prompt
 from tmuxmcp.shell.startup import busy, continue_it, edits, wants_more
 from tmuxmcp.shell.typed import Job, RunOutcome
 from tmuxmcp.terminal.marks import ShellState

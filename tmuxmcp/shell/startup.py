@@ -18,13 +18,13 @@ from tmuxmcp.machine.launch import shells
 from tmuxmcp.machine.launch.shells import ADOPTABLE
 from tmuxmcp.machine.witness.front import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait, Process
-from tmuxmcp.readiness.adoptable import asks, note_prompt
+from tmuxmcp.readiness.adoptable import NotAdopted, asks, note_prompt
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.readiness.wait import last_line
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import UNPROMPTED, Session
 from tmuxmcp.shell import adopting, typed
-from tmuxmcp.shell.adopting import AdoptionRefusal, kind_of
+from tmuxmcp.shell.adopting import kind_of
 from tmuxmcp.terminal.marks import MarkScanner, ShellState
 from tmuxmcp.terminal.modes import may_be_prompt
 from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT
@@ -70,7 +70,7 @@ class StartUp:
 async def start_up(session: Session, look: Look) -> StartUp | None:
     """What keeps a session's own shell, which is to send marks, from its first prompt; None: nothing does."""
     unmarked = look.shell.state is ShellState.STARTING and not (look.shell.number or look.level.number)
-    if not session.meta.marks or look.exited or not unmarked or session.gaps(0, look.size):
+    if not session.meta.marks or look.exited or not unmarked or session.events.gaps(0, look.size):
         return None
     name = look.knows.name
     if several := look.terminals_in_one:
@@ -277,17 +277,15 @@ def wants_more(look: Look) -> bool:
     return bool(marks) and (marks[-1].kind, marks[-1].why) == ("P", "s") and edits(look)
 
 
-def in_the_way(
-    session: Session, look: Look, adopt: Adopt, found: AdoptionRefusal | bool | None
-) -> NotAShell | SessionBusy:
+def in_the_way(session: Session, look: Look, adopt: Adopt, found: NotAdopted | bool | None) -> NotAShell | SessionBusy:
     """Why a session takes no command although it waits for input, and what to do; `found`: why it was not adopted."""
     if look.verdict.hidden and not may_be_prompt(last_line(look)):
         return busy(session, look)
     why, hint = _obstacle(session, look)
     elsewhere = not look.marks or not look.own_shell_in_front or look.level.carrier is not None
-    if isinstance(found, AdoptionRefusal) and not look.verdict.hidden and (look.relays or not look.own_shell_in_front):
+    if isinstance(found, NotAdopted) and not look.verdict.hidden and (look.relays or not look.own_shell_in_front):
         return not_a_shell(session, look, f"{why}: {found.why}", found.hint)
-    if isinstance(found, AdoptionRefusal) and session.meta.marks and not look.marks:
+    if isinstance(found, NotAdopted) and session.meta.marks and not look.marks:
         why = f"{why}: {found.why}"
     if adopt != "yes" and elsewhere and adopting.may_by_consent(look) is None:
         hint = (

@@ -281,7 +281,7 @@ def done(session: Session, scan: Scan, job: Job) -> RunOutcome | None:
 def settled(session: Session, scan: Scan, job: Job) -> RunOutcome | None:
     """What became of it, now that nothing is under way (`ShellRest`); None when even that does not tell."""
     shell = scan.shell
-    gaps = session.gaps(job.sent_at, scan.size)
+    gaps = session.events.gaps(job.sent_at, scan.size)
     if shell.state is ShellState.PROMPT and shell.number > job.number and gaps:
         return _over(session, scan, job) if not job.foreign else _unknown(scan, job)
     if gaps and job.asked_prompt:
@@ -300,7 +300,7 @@ def misses_its_end(session: Session, scan: Scan, job: Job) -> bool:
 
 def may_miss(session: Session, scan: Scan, offset: int) -> bool:
     """Whether something that was printed behind this offset may not be in the log."""
-    return not sink_of(session.directory).alive or bool(session.gaps(offset, scan.size))
+    return not sink_of(session.directory).alive or bool(session.events.gaps(offset, scan.size))
 
 
 def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
@@ -316,7 +316,7 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
     # where a sink has written down that it came.
     unbegun = finished.output_start is None and (finished.proven or finished.ran is False)
     missing = (start == end or unbegun) and (
-        bool(session.gaps(finished.echo_start, end)) or (unbegun and not sink_of(session.directory).alive)
+        bool(session.events.gaps(finished.echo_start, end)) or (unbegun and not sink_of(session.directory).alive)
     )
     # Interrupts (C-c) make the terminal discard what it has not passed on, also the mark of a beginning.
     missing |= unbegun and finished.ran is True
@@ -369,7 +369,7 @@ def _says_why(session: Session, job: Job, start: int, end: int) -> bool:
 def _blank(session: Session, finished: Finished) -> bool:
     """Whether the line editor showed nothing behind its prompt."""
     start, size = finished.echo_start, finished.echo_end - finished.echo_start
-    if session.log.head() > start or session.gaps(start, finished.echo_end):
+    if session.log.head() > start or session.events.gaps(start, finished.echo_end):
         return False
     shown = session.log.read(start, min(size, SHOWN_BYTES))
     return shows_nothing(shown)

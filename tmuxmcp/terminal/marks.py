@@ -374,6 +374,11 @@ class ShellTrack:
         listens = mark.end if mark.why == "g" else self.listens
         return changed(track, state=ShellState.PROMPT, job="", ended=None, redrawn=None, promise=None, listens=listens)
 
+    def as_ended(self, end: int, status: int | None) -> Finished:
+        """The command that runs, as if it had ended there."""
+        echo = self.prompt_end, self.output_start, self.echo_end
+        return Finished(self.number, status, *echo, end, None, self.job, self.began, text=self.text)
+
     def is_noise(self, mark: Mark) -> bool:
         """Whether a mark is somebody else's, as long as all that was printed before it is known.
 

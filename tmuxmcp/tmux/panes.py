@@ -154,6 +154,7 @@ class Stamp:
         return f"{self.after}-void"
 
 
+_SAY_OK = command("display-message", "-p", "ok")
 _WORD = re.compile(rb"([0-9A-Za-z]{8,})")
 _STAMPED_ID = re.compile(r"[A-Za-z0-9_-]{0,96}")
 
@@ -390,7 +391,7 @@ async def take_spare(tmux: Tmux, pane_id: str, new: NewPane) -> Pane | None:
         *_is_ours(pane_id, new.options),
     ]
     test = f"#{{&&:#{{==:#{{session_name}},{SPARE_PREFIX}{name}}},#{{&&:{_HAS_NO_SESSION},#{{?pane_dead,,1}}}}}}"
-    then = sequence(*commands, command("display-message", "-p", "ok"))
+    then = sequence(*commands, _SAY_OK)
     async with tmux.undisturbed():
         printed = await _answered(tmux, command("if-shell", "-F", "-t", pane_id, test, then))
     return parse(printed[-1]) if printed else None
@@ -519,7 +520,7 @@ def _guard(pane_id: str, session_id: str, commands: Sequence[bytes], *, alive: b
     test = tests[0]
     for each in tests[1:]:
         test = f"#{{&&:{test},{each}}}"
-    then = sequence(*commands, command("display-message", "-p", "ok"))
+    then = sequence(*commands, _SAY_OK)
     return command("if-shell", "-F", "-t", pane_id, test, then)
 
 

@@ -208,7 +208,7 @@ class _Printer:
             self._write(self.rest())
         if not self._ended and sys.stdout.isatty():
             output.write("\n")  # the shell's prompt gets a line of its own
-        output.note_gaps(self.session.gaps(self._begun, self.at))
+        output.note_gaps(self.session.events.gaps(self._begun, self.at))
         if self._lines.guessed:
             output.note(TIMES_LEGEND)
 

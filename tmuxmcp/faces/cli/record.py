@@ -85,7 +85,7 @@ def export(options: argparse.Namespace) -> int:
         bar.erase()
     if wanted == WantedStretch(None, wanted.to_ms, None) and stretch.begin:
         output.note(f"offsets before {stretch.begin} are no longer kept: it begins there")
-    output.note_gaps(session.gaps(stretch.begin, stretch.end))
+    output.note_gaps(session.events.gaps(stretch.begin, stretch.end))
     _tell(made.exported, path, options)
     return 0
 
