@@ -43,6 +43,7 @@ from tmuxmcp.faces.tokens import PERSON_TOKEN, Token, Tokens, bearer
 from tmuxmcp.nodes import fleetfile
 from tmuxmcp.nodes.fleet import AnyBroker
 from tmuxmcp.nodes.remotecalls import GatewayCalls
+from tmuxmcp.nodes.transport import background_tasks
 
 log = logging.getLogger(__name__)
 
@@ -338,21 +339,12 @@ async def unless(reasons: Mapping[anyio.Event, str]) -> AsyncIterator[None]:
     Raises:
         Cancelled: there was one before what is inside was done; the message is its reason.
     """
-    failed: BaseException | None = None
     done = False
-    async with anyio.create_task_group() as task_group:
+    async with background_tasks() as tasks:
         for event in reasons:
-            task_group.start_soon(_when, event, task_group.cancel_scope.cancel)
-        try:
-            yield
-            done = True
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:  # not through the task group, which would wrap it
-            failed = error
-        task_group.cancel_scope.cancel()
-    if failed:
-        raise failed
+            tasks.start_soon(_when, event, tasks.cancel_scope.cancel)
+        yield
+        done = True
     if not done:
         why = next(reason for event, reason in reasons.items() if event.is_set())
         raise Cancelled(why, hint=LOOK_BEFORE)

@@ -7,6 +7,8 @@ has no /proc. A path is a process's directory there or, with `task/TID` below it
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -63,6 +65,11 @@ def device(path: str | int) -> Device:
     """The device that an open file is, or the one at a path."""
     found = os.stat(path)
     return Device(found.st_dev, found.st_rdev)
+
+
+def since_boot_s() -> float:
+    """The clock by which births are told, which nobody sets; elsewhere than on Linux one that nobody sets either."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 def _read(path: str) -> bytes:

@@ -105,10 +105,7 @@ def find(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], rlimits: Sequ
         raise InvalidArgument("argv is empty.", hint="Give the program and its arguments, one string each.")
     if any("\0" in word for word in argv):
         raise InvalidArgument("An argument cannot hold NUL.", hint="Give such data as stdin_base64.")
-    try:
-        where = find_cwd(cwd)
-    except FileNotFoundError:
-        raise CwdNotFound("The broker's own directory is gone.", hint="Give an existing directory as cwd.") from None
+    where = find_cwd(cwd)
     return Program(find_program(argv[0], env.get("PATH", ""), where), argv, env, where, rlimits)
 
 

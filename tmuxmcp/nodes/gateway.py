@@ -47,7 +47,7 @@ from tmuxmcp.gate.gate import authorize
 from tmuxmcp.nodes import ids
 from tmuxmcp.nodes.ids import check_node, fleet_id, split
 from tmuxmcp.nodes.remotecalls import may_repeat
-from tmuxmcp.nodes.transport import Machine, Transport, VisitAnswer
+from tmuxmcp.nodes.transport import Machine, Transport, VisitAnswer, background_tasks
 from tmuxmcp.sessions import noting
 
 if TYPE_CHECKING:
@@ -223,11 +223,16 @@ class Gateway(Operations):
         self, request: Request[R], call: Call, *, ignored: tuple[type[TmuxMcpError], ...] = ()
     ) -> tuple[dict[str, R], list[str]]:
         """What the machines answer, each within `LIST_S`; and the names of those that do not."""
+        return await self._ask_each(dict.fromkeys(await self.transport.names(), request), call, ignored)
+
+    async def _ask_each(
+        self, asked: Mapping[str, Request[R]], call: Call, ignored: tuple[type[TmuxMcpError], ...] = ()
+    ) -> tuple[dict[str, R], list[str]]:
+        """The same of one request for each machine."""
         found: dict[str, R] = {}
-        names = await self.transport.names()
         missing: list[str] = []
 
-        async def one(node: str) -> None:
+        async def one(node: str, request: Request[R]) -> None:
             with anyio.move_on_after(LIST_S) as patience:
                 try:
                     found[node] = await self.transport.call(node, request, _quiet(call))
@@ -239,8 +244,8 @@ class Gateway(Operations):
                 missing.append(node)
 
         async with anyio.create_task_group() as tasks:
-            for node in names:
-                tasks.start_soon(one, node)
+            for node, request in asked.items():
+                tasks.start_soon(one, node, request)
         return dict(sorted(found.items())), sorted(missing)
 
     # ---- one call to one machine ---------------------------------------------------------------
@@ -435,7 +440,10 @@ class Gateway(Operations):
         wrong = next((each for each in failed.values() if not isinstance(each, NodeUnreachable | OutcomeUnknown)), None)
         if wrong or (not ended and failed):
             raise wrong or next(iter(failed.values()))
-        await self._how_they_stand({n: p for n, p in parts.items() if n not in ended and n not in failed}, call, ended)
+        late = {node: part for node, part in parts.items() if node not in ended and node not in failed}
+        now = {node: ids.with_arguments(part, timeout_ms=0) for node, part in late.items()}
+        found, _ = await self._ask_each(now, call)
+        ended |= {node: ids.with_node_ids(each, node) for node, each in found.items()}
         missing = sorted(parts.keys() - ended.keys())
         best = ended[first] if first else next(iter(ended.values()))
         return best.model_copy(
@@ -456,21 +464,6 @@ class Gateway(Operations):
             name, node = split(session_id)
             names.setdefault(node or await self._find(name, request, call), []).append(name)
         return {node: ids.with_arguments(request, session_ids=each) for node, each in names.items()}
-
-    async def _how_they_stand(self, parts: dict[str, q.Wait], call: Call, ended: dict[str, r.WaitResult]) -> None:
-        """Ask the machines whose waits were ended how their sessions are."""
-
-        async def one(node: str, part: q.Wait) -> None:
-            with anyio.move_on_after(LIST_S):
-                try:
-                    now = ids.with_arguments(part, timeout_ms=0)
-                    ended[node] = ids.with_node_ids(await self.transport.call(node, now, _quiet(call)), node)
-                except (TmuxMcpError, LookupError):  # it is missing
-                    pass
-
-        async with anyio.create_task_group() as tasks:
-            for node, part in parts.items():
-                tasks.start_soon(one, node, part)
 
     async def _health(self) -> r.HealthResult:
         machines = await self._machines_lately(fresh=True)
@@ -661,18 +654,9 @@ async def _telling(call: Call) -> AsyncIterator[Call]:
             if time.monotonic() - told_at > SILENT_FACTOR * PROGRESS_EVERY_S:
                 await tell(0, "")
 
-    failed: BaseException | None = None
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(tick)
-        try:
-            yield replace(call, progress=tell)
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:  # not through the task group, which would wrap it
-            failed = error
-        tasks.cancel_scope.cancel()
-    if failed:
-        raise failed
+        yield replace(call, progress=tell)
 
 
 def _quiet(call: Call) -> Call:

@@ -129,22 +129,15 @@ class HttpTransport:
         """
         file = FleetFile(path)
         file.read()
-        failed: BaseException | None = None
-        async with anyio.create_task_group() as tasks:
+        async with transport.background_tasks() as tasks:
             remote = cls(file, token_of, secret, tasks)
             try:
                 yield remote
-            except anyio.get_cancelled_exc_class():
-                raise
-            except BaseException as error:  # not through the task group, which would wrap it
-                failed = error
             finally:
                 tasks.cancel_scope.cancel()
                 with anyio.move_on_after(2, shield=True):
                     for each in (*remote._brokers.values(), *remote._left):
                         await each.client.aclose()
-        if failed:
-            raise failed
 
     # ---- which machines ------------------------------------------------------------------------
 

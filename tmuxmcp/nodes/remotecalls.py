@@ -13,8 +13,6 @@ from __future__ import annotations
 import logging
 import math
 import secrets
-import sys
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -29,6 +27,7 @@ from tmuxmcp.contract.call import Call, CallAgain, Question, may_begin, no_progr
 from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.words import conditions
+from tmuxmcp.machine.proc import since_boot_s
 from tmuxmcp.nodes import transport
 
 log = logging.getLogger(__name__)
@@ -348,8 +347,8 @@ class RemoteCalls:
 
     @asynccontextmanager
     async def _listening(self, heard: RemoteCall, *, hears: bool) -> AsyncIterator[None]:
-        key, failed = heard.key, None
-        async with anyio.create_task_group() as tasks:
+        key = heard.key
+        async with transport.background_tasks() as tasks:
             if hears:
                 self._calls[key] = heard  # before its machine has it
                 tasks.start_soon(self._hear, key, heard)
@@ -357,13 +356,8 @@ class RemoteCalls:
                 tasks.start_soon(self._end, key, heard.call.enough)
             try:
                 yield
-            except Exception as error:  # not through the task group, which would wrap it
-                failed = error
-            tasks.cancel_scope.cancel()
-        if isinstance(failed, EndedForQuestion) and heard.again:
-            raise heard.again
-        if failed:
-            raise failed
+            except EndedForQuestion:
+                raise heard.again or EndedForQuestion from None
 
     async def _hear(self, key: str, heard: RemoteCall) -> None:
         try:
@@ -444,11 +438,6 @@ MOST_STOPPED = 10_000
 """Calls that were given up before they arrived, of which is known that they are not to begin."""
 
 
-def clock() -> float:
-    """By which gateways say how long they wait: nobody sets it, and it goes on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
-
-
 class AskedAgain(CallAgain):
     """The gateway's client is to make the call again, with a person's answer."""
 
@@ -493,7 +482,7 @@ class _GatewayCall:
     def __init__(self, line: _GatewayConnection, begin_by: float) -> None:
         self._line = line
         self.begin_by = begin_by
-        """Until then its gateway waits for it; by `clock`."""
+        """Until then its gateway waits for it; by `since_boot_s`."""
         self.begun = False
         self.number = 0
         """Of its last news; 0: it has none."""
@@ -508,7 +497,7 @@ class _GatewayCall:
             NodeUnreachable: its gateway may have told by now that nobody knows what becomes of it.
             Cancelled: the same, of a call that has changed something before.
         """
-        if not clock() <= self.begin_by:
+        if not since_boot_s() <= self.begin_by:
             if self.begun:
                 raise Cancelled("The gateway has given the call up.", hint=LOOK_BEFORE)
             raise NodeUnreachable("The call came too late.", hint="Nothing was done. Try again.", late=True)
@@ -562,7 +551,7 @@ class GatewayCalls:
 
     def now(self) -> list[Any]:
         """Our epoch, and the time."""
-        return [self._epoch, clock()]
+        return [self._epoch, since_boot_s()]
 
     def _begin_by(self, asked: Mapping[str, Any]) -> float:
         """Until when a call may begin."""

@@ -7,10 +7,12 @@ so does the result.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
+import anyio
+from anyio.abc import TaskGroup
 from pydantic import BaseModel
 
 from tmuxmcp.contract.call import ALL_SCOPES, Call
@@ -159,6 +161,22 @@ class Transport(Protocol):
 
     async def tombstones(self) -> list[Tombstone]:
         """The machines that were given up, the newest of each name, by name."""
+
+
+@asynccontextmanager
+async def background_tasks() -> AsyncIterator[TaskGroup]:
+    """Tasks that end with what is inside; an error from inside comes out as it is, with no group around it."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            try:
+                yield tasks
+            finally:
+                tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        raise error from None
 
 
 # ---- How a call travels to another machine, and its answer back: plain values, errors among them ---------------------

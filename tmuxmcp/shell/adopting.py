@@ -175,10 +175,7 @@ async def _adopt(session: Session, pane: Pane, look: Look, condition: str) -> No
     session.put_level(level)
     still = f"#{{&&:#{{==:#{{cursor_x}},{pane.cursor_col}}},#{{==:#{{cursor_y}},{pane.cursor_row}}}}}"
     unseen = pane.in_mode  # a person scrolls: the cursor is another one
-    tests = [test for test in (condition, "" if unseen else still, "#{?alternate_on,,1}") if test]
-    test = tests[0]
-    for each in tests[1:]:
-        test = f"#{{&&:{test},{each}}}"
+    test = panes.all_of(condition, "" if unseen else still, "#{?alternate_on,,1}")
     try:
         typed = await panes.type_input(
             session.tmux,

@@ -12,11 +12,9 @@ import os
 import re
 import secrets
 import shlex
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import count, takewhile
 from typing import NamedTuple
 
@@ -24,6 +22,7 @@ import anyio
 
 from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.machine.proc import since_boot_s
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, text_width, version_of
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import IS_FREE, Lease, taken_error
@@ -157,10 +156,6 @@ class Stamp:
 _SAY_OK = command("display-message", "-p", "ok")
 _WORD = re.compile(rb"([0-9A-Za-z]{8,})")
 _STAMPED_ID = re.compile(r"[A-Za-z0-9_-]{0,96}")
-
-
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -390,7 +385,7 @@ async def take_spare(tmux: Tmux, pane_id: str, new: NewPane) -> Pane | None:
         command("set-option", "-p", "-t", pane_id, "remain-on-exit", "on"),
         *_is_ours(pane_id, new.options),
     ]
-    test = f"#{{&&:#{{==:#{{session_name}},{SPARE_PREFIX}{name}}},#{{&&:{_HAS_NO_SESSION},#{{?pane_dead,,1}}}}}}"
+    test = all_of(f"#{{==:#{{session_name}},{SPARE_PREFIX}{name}}}", _HAS_NO_SESSION, "#{?pane_dead,,1}")
     then = sequence(*commands, _SAY_OK)
     async with tmux.undisturbed():
         printed = await _answered(tmux, command("if-shell", "-F", "-t", pane_id, test, then))
@@ -512,16 +507,14 @@ async def guarded(
 
 def _guard(pane_id: str, session_id: str, commands: Sequence[bytes], *, alive: bool, condition: str = "") -> bytes:
     """One command that runs these if the pane is still that session's, and then says `ok`."""
-    tests = [f"#{{==:#{{@tmuxmcp_id}},{session_id}}}"]
-    if alive:
-        tests.append("#{?pane_dead,,1}")
-    if condition:
-        tests.append(condition)
-    test = tests[0]
-    for each in tests[1:]:
-        test = f"#{{&&:{test},{each}}}"
+    test = all_of(f"#{{==:#{{@tmuxmcp_id}},{session_id}}}", "#{?pane_dead,,1}" if alive else "", condition)
     then = sequence(*commands, _SAY_OK)
     return command("if-shell", "-F", "-t", pane_id, test, then)
+
+
+def all_of(*conditions: str) -> str:
+    """A tmux format that holds while all of these hold; an empty one asks for nothing."""
+    return reduce(lambda one, other: f"#{{&&:{one},{other}}}", filter(None, conditions))
 
 
 async def _answered(tmux: Tmux, check: bytes, first: bytes = b"") -> list[str] | None:
@@ -595,15 +588,14 @@ async def type_input(
         SessionTaken: nothing was typed, as a person holds the pane, or it is paused.
         TmuxFailed: nothing was typed, as somebody has switched input off (tmux would drop it without a word).
     """
-    if not person:  # an adoption waits while somebody holds the pane
-        condition = f"#{{&&:#{{==:#{{@tmuxmcp_adopting}},{adopting}}},{condition or 1}}}"
-    condition = f"#{{&&:#{{?pane_input_off,,1}},{condition}}}"
-    condition = condition if ends or person else f"#{{&&:{IS_FREE},{condition}}}"
+    # An adoption waits while somebody holds the pane.
+    adopts = "" if person else f"#{{==:#{{@tmuxmcp_adopting}},{adopting}}}"
+    condition = all_of("" if ends or person else IS_FREE, "#{?pane_input_off,,1}", adopts, condition)
     steps = [command("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"copy-mode -q -t {pane.pane_id}")]
-    typed = f"{int(_boottime() * 1000)}-{left.value}{f'-{program}' * bool(program)}"
+    typed = f"{int(since_boot_s() * 1000)}-{left.value}{f'-{program}' * bool(program)}"
     steps.append(remember(pane, "typed", typed))
     if stamp:
-        condition = f"#{{&&:{_says(stamp.before)},{condition}}}"
+        condition = all_of(_says(stamp.before), condition)
         steps.append(command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_request", stamp.after))
     if not data:
         done = await guarded(tmux, pane, *steps, *before, *after, condition=condition)

@@ -43,8 +43,7 @@ async def type_secret(
     Raises:
         SessionTaken, TmuxFailed: nothing was typed.
     """
-    same = f"#{{==:#{{pane_current_command}},{program}}}" if program else "1"
-    condition = f"#{{&&:{PANE_ALONE},{same}}}"
+    condition = panes.all_of(PANE_ALONE, f"#{{==:#{{pane_current_command}},{program}}}" if program else "")
     # What tmux does it would note, if somebody had set that: so before, as the next command holds the line.
     await tmux.checked(command("set-option", "-s", "message-limit", "0"))
     after = [*panes.raw_pieces(pane, bytes(value)), panes.keys(pane, ["Enter"])]

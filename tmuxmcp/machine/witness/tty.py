@@ -15,7 +15,6 @@ import select
 import struct
 import sys
 import termios
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -275,7 +274,7 @@ class Asleep:
             return None
         if _sleep(path) != ("S", known.wait_channel) or _wakes(path) != known.wakes:
             return None
-        return replace(known, parent=stat.parent, age_s=_since_boot() - self.born_s)
+        return replace(known, parent=stat.parent, age_s=proc.since_boot_s() - self.born_s)
 
 
 def members(
@@ -343,7 +342,8 @@ def _process(
     ):
         return process
     other_work = next((each for other, each in channels.items() if other != path and may_work(each)), "") or ""
-    process = replace(process, relay=_is_relay(pid), age_s=_age_s(pid), other_work=other_work)
+    age_s = proc.since_boot_s() - proc.stat(f"/proc/{pid}").born_s
+    process = replace(process, relay=_is_relay(pid), age_s=age_s, other_work=other_work)
     # Another process can change what an epoll waits for; what another thread does is not counted.
     if (
         asleep is not None
@@ -513,14 +513,6 @@ def _wakes(path: str) -> int:
     with suppress(OSError):
         return int(proc.status(path, "voluntary_ctxt_switches"))
     return 0
-
-
-def _age_s(pid: int) -> float:
-    return _since_boot() - proc.stat(f"/proc/{pid}").born_s
-
-
-def _since_boot() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 # ---- Which files a set of epoll(7) waits for input from, as /proc shows it -------------------------------------------

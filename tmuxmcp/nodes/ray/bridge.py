@@ -25,7 +25,7 @@ from ray.exceptions import RayError
 
 from tmuxmcp.machine.serving import end_with_broker
 from tmuxmcp.nodes.ray import DOOR_PREFIX, NAMESPACE, doors, kv
-from tmuxmcp.nodes.ray.child import MOST_HEAD, Head, frame, head_of
+from tmuxmcp.nodes.ray.child import MOST_HEAD, Head, head_of, take_stdout, write_frame
 
 DOOR_LOOK_S = 5.0
 """A door that has not been heard of for so long is asked whether it is there: before a call, and while one goes on."""
@@ -176,7 +176,7 @@ class BridgeServer:
             told |= {"fault": _said_by_ray(error), "sent": True}
         finally:
             del self._tasks[head["id"]]
-        self.tell(told, answer)
+        write_frame(self._out, told, answer)
 
     async def _do(self, head: Head, body: bytes) -> bytes:
         match head["do"]:
@@ -196,12 +196,6 @@ class BridgeServer:
                 )  # late: it brings the broker
         return b""
 
-    def tell(self, head: Head, body: bytes = b"") -> None:
-        """Write a frame. A reader that is slow holds up all, and nothing is kept for it here."""
-        rest = memoryview(frame(head, body))
-        while rest:
-            rest = rest[os.write(self._out, rest) :]
-
 
 def _said_by_ray(error: BaseException) -> str:
     """What Ray means, in our words: its own are for who knows Ray, and are in the log."""
@@ -220,16 +214,14 @@ def _said_by_ray(error: BaseException) -> str:
 async def _serve(out: int) -> None:
     reader = asyncio.StreamReader(limit=MOST_HEAD)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    bridge = BridgeServer(out)
-    bridge.tell({"id": 0})
-    await bridge.serve(reader)
+    write_frame(out, {"id": 0})
+    await BridgeServer(out).serve(reader)
 
 
 def main() -> None:
     """Serve until nobody writes any more."""
     end_with_broker()  # a call of Ray's may keep us from seeing that nobody writes any more
-    out = os.dup(1)
-    os.dup2(2, 1)  # what Ray prints is no frame
+    out = take_stdout()
     doors.join(sys.argv[1])
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(out))

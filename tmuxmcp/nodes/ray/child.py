@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -225,6 +226,20 @@ FRAME_BODY_BYTES = 64 << 20
 def frame(head: Head, body: bytes = b"") -> bytes:
     """A frame as it is sent."""
     return json.dumps(head | {"bytes": len(body)}).encode() + b"\n" + body
+
+
+def take_stdout() -> int:
+    """Our standard output, for frames alone: what Ray prints goes to standard error from now on."""
+    out = os.dup(1)
+    os.dup2(2, 1)
+    return out
+
+
+def write_frame(out: int, head: Head, body: bytes = b"") -> None:
+    """Write a frame. A reader that is slow holds up all, and nothing is kept for it here."""
+    rest = memoryview(frame(head, body))
+    while rest:
+        rest = rest[os.write(out, rest) :]
 
 
 def head_of(line: bytes) -> Head:

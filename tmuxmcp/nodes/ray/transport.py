@@ -102,16 +102,10 @@ class RayTransport:
         need_ray()
         address, env = cluster_of(fleet), environment(ourselves.environment(), secret_file)
         bridge, watcher = BridgeChild(address, env), WatcherChild(address, env)
-        try:
-            async with anyio.create_task_group() as tasks:
-                for each in (bridge.run, bridge.write, watcher.run):
-                    tasks.start_soon(each)
-                try:
-                    yield cls(address, bridge, watcher, secret, tasks, KeptFleet(state_dir))
-                finally:
-                    tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise _only(group) from None  # the group wraps what passes through it
+        async with transport.background_tasks() as tasks:
+            for each in (bridge.run, bridge.write, watcher.run):
+                tasks.start_soon(each)
+            yield cls(address, bridge, watcher, secret, tasks, KeptFleet(state_dir))
 
     # ---- which machines ------------------------------------------------------------------------
 
@@ -443,12 +437,6 @@ class RayTransport:
         with suppress(OSError, anyio.BrokenResourceError, NodeUnreachable), anyio.move_on_after(HELLO_S):
             await self._watcher.refresh()
             await self._watcher_report()  # which keeps it
-
-
-def _only(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 def _broken(node: str, head: Mapping[str, Any]) -> TmuxMcpError:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tmuxmcp.machine.serving import end_with_broker
 from tmuxmcp.nodes.ray import doors, kv
-from tmuxmcp.nodes.ray.child import frame
+from tmuxmcp.nodes.ray.child import take_stdout, write_frame
 
 RAYLET_LOOKS_S = 1.0
 """Time between two looks."""
@@ -31,8 +31,7 @@ def cluster_state() -> dict[str, Any]:
 def main() -> None:
     """Watch until nobody reads any more."""
     end_with_broker()  # a call of Ray's may keep us from seeing that nobody writes any more
-    out = os.dup(1)
-    os.dup2(2, 1)  # what Ray prints is no frame
+    out = take_stdout()
     life = doors.join(sys.argv[1])
     last, told_at = None, 0.0
     asked = True
@@ -40,9 +39,7 @@ def main() -> None:
         found = cluster_state() | {"life": life}
         if asked or found != last or time.monotonic() - told_at > HEARTBEAT_S:
             last, told_at = found, time.monotonic()
-            rest = memoryview(frame(found))
-            while rest:
-                rest = rest[os.write(out, rest) :]
+            write_frame(out, found)
         asked = bool(select.select([0], [], [], RAYLET_LOOKS_S)[0])
         if asked and not os.read(0, 4096):
             os._exit(0)  # without Ray's farewell, which can take seconds
