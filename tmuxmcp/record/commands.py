@@ -8,16 +8,14 @@ for how many there were.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import stat
 import time
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import MISSING, Field, fields
+from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -25,8 +23,9 @@ from typing import Any, Literal
 from tmuxmcp.contract.errors import IoError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.locks import take
-from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part, write_atomically
+from tmuxmcp.machine.ownfiles import write_atomically
 from tmuxmcp.record.directory import SessionDirectory, open_directory
+from tmuxmcp.record.documents import Journal, as_line, lines_of, made_of, values_in
 from tmuxmcp.terminal.marks import Promise, hash_of
 
 COMMANDS_FILE_BYTES = 256 * 1024
@@ -34,9 +33,6 @@ COMMANDS_FILE_BYTES = 256 * 1024
 
 MOST_INPUTS = 256
 """Inputs that are remembered: more than are typed between two looks at the commands."""
-
-FILE_HEAD_BYTES = 100
-"""Bytes at the beginning of a file by which it is told from another one."""
 
 By = Literal["agent", "person", "other"]
 """Who typed a command: a call of ours, a person where that is known, somebody else."""
@@ -103,17 +99,11 @@ ADDED_FIELDS = ("stdin", "caller", "lines", "read_by")
 """Fields of an input that a line has only where they say something: versions before knew none of them."""
 
 
-class CommandFile:
+class CommandFile(Journal):
     """One session's `commands.jsonl`."""
 
     def __init__(self, directory: SessionDirectory) -> None:
-        self._directory = directory
-        self._path, self._before = directory.commands, directory.commands_before
-        self._seen = (0, 0, 0)
-        """Which file was read last, when it had been written to, and its size then."""
-        self._head: bytes | None = None
-        """How it begins."""
-        self._read_to = 0
+        super().__init__(directory, directory.commands, directory.commands_before)
         self.ended: dict[int, EndedCommand] = {}
         self.numbers: list[int] = []
         """Of all these, rising."""
@@ -126,21 +116,6 @@ class CommandFile:
         self.first = 0
         """All commands with a lower number are forgotten: who scans the log anew does not bring them back."""
 
-    def read_on(self) -> None:
-        """Take in what anybody has written down since; mostly that is one look at the file."""
-        seen = _file_version(self._path)
-        if seen == self._seen or not self._directory.is_there:
-            return
-        head = _head(self._path)
-        if self._head is None or not head.startswith(self._head):  # an inode's number says nothing: it is given again
-            same = self._head is not None and _head(self._before).startswith(self._head)
-            if not same:
-                self.typed.clear()
-            self._take(self._before, self._read_to if same else 0)
-            self._read_to = 0
-        self._head, self._seen = head, seen
-        self._read_to += self._take(self._path, self._read_to)
-
     def type(self, typed: TypedInput) -> bool:
         """Write down what is about to be typed; whether that was done: a failure is no reason to fail."""
         named: dict[str, Any] = {"job": typed.job} if typed.job else {}
@@ -148,13 +123,22 @@ class CommandFile:
             named["promise"] = vars(typed.promise)
         named |= {} if typed.by == "agent" else {"by": typed.by}
         named |= {name: value for name in ADDED_FIELDS if (value := getattr(typed, name)) != getattr(TypedInput, name)}
-        line = _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **named})
+        line = as_line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **named})
         try:
             while not self._add(line, typed):
                 pass  # it went into a file that was given up just then
         except OSError:
             return False
         return True
+
+    def _add(self, line: bytes, typed: TypedInput) -> bool:
+        """Append the line of an input; whether the file is still in use."""
+        with self.open() as file:
+            if file.append(line):
+                self.typed.append(typed)
+            if file.in_use and file.size > COMMANDS_FILE_BYTES and take(file.fd):
+                self._turn_over()
+            return file.in_use
 
     def input_of_job(self, job: str) -> TypedInput | None:
         """The input that was given to its shell under this name."""
@@ -171,13 +155,15 @@ class CommandFile:
     def end(self, commands: Iterable[EndedCommand]) -> bool:
         """Write down those that are not there yet; whether they are there now."""
         try:
-            with self._open() as fd:
-                if not take(fd) or not _is_at(fd, self._path):
+            with self.open() as file:
+                if not take(file.fd) or not file.look():
                     return False  # another broker writes at this moment
                 self.read_on()
                 new = [each for each in commands if not self.has(each.number, each.exit_code, each.end)]
-                os.write(fd, b"".join(_line(vars(each)) for each in new))
-                if os.fstat(fd).st_size > COMMANDS_FILE_BYTES:
+                lines = b"".join(as_line(vars(each)) for each in new)
+                if file.append(lines):
+                    self._take(lines)
+                if file.size > COMMANDS_FILE_BYTES:
                     self._turn_over()
         except OSError:
             return False
@@ -192,60 +178,20 @@ class CommandFile:
         known = self.ended.get(number)
         return number < self.first or (known is not None and (known.exit_code, known.end) == (exit_code, end))
 
-    # ---- files ---------------------------------------------------------------------------------
-
-    @contextmanager
-    def _open(self) -> Iterator[int]:
-        """The file, to be written to behind its last whole line.
-
-        Raises:
-            OSError: it cannot be, or the directory is another session's by now.
-        """
-        if not self._directory.is_there:
-            raise FileNotFoundError(self._path)
-        fd = open_file(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        try:
-            state = os.fstat(fd)
-            whole = self._is_read(state)
-            if not whole and state.st_size and os.pread(fd, 1, state.st_size - 1) != b"\n":  # a full disk cut it short
-                os.write(fd, b"\n")
-            yield fd
-        finally:
-            os.close(fd)
-
-    def _add(self, line: bytes, typed: TypedInput) -> bool:
-        """Append the line of an input; whether the file is still in use."""
-        with self._open() as fd:
-            before = os.fstat(fd)
-            os.write(fd, line)
-            after = os.fstat(fd)
-            in_use = _is_at(fd, self._path)
-            if in_use and after.st_size > COMMANDS_FILE_BYTES and take(fd):
-                self._turn_over()
-            elif in_use and self._is_read(before) and after.st_size == before.st_size + len(line):
-                # Nobody else has written meanwhile, so that it need not be read.
-                self.typed.append(typed)
-                self._read_to, self._seen = after.st_size, _version(after)
-            return in_use
-
-    def _is_read(self, state: os.stat_result) -> bool:
-        """Whether all of the file as it is now was read, to the end of a line."""
-        return _version(state) == self._seen and self._read_to == state.st_size
-
     def _turn_over(self) -> None:
         """Begin a new file: without the older inputs, or where commands fill it, without the one before the last."""
         self.read_on()
-        lines = _lines(self._path, 0).splitlines(keepends=True)
+        lines = lines_of(self.path).splitlines(keepends=True)
         commands = [line for line in lines if line.startswith(b'{"number"')]
         if sum(map(len, commands)) < COMMANDS_FILE_BYTES / 2:
             self._leave_out_inputs(commands, [line for line in lines if line.startswith(b'{"typed"')])
             return
-        kept = {values["number"] for values in _values(b"".join(commands)) if "number" in values}
+        kept = {values["number"] for values in values_in(b"".join(commands)) if "number" in values}
         first = max((number for number in self.numbers if number not in kept), default=0) + 1
         gone = sum(1 for number in self.numbers if number < first)
-        os.replace(self._path, self._before)
-        with self._open() as fd:
-            os.write(fd, self._beginning(self.forgotten + gone, first))
+        os.replace(self.path, self._directory.commands_before)
+        with self.open() as file:
+            file.append(self._beginning(self.forgotten + gone, first))
 
     def _leave_out_inputs(self, commands: list[bytes], typed: list[bytes]) -> None:
         """Keep the commands, and of what was typed the newest."""
@@ -254,18 +200,18 @@ class CommandFile:
             first -= 1
             room -= len(typed[first])
         text = self._beginning(self.forgotten, self.first) + b"".join(commands + typed[first:])
-        write_atomically(self._path, text.decode())
+        write_atomically(self.path, text.decode())
 
     def _beginning(self, forgotten: int, before: int) -> bytes:
-        return _line({"forgotten": forgotten, "before": before, "turn": self._turn + 1})
+        return as_line({"forgotten": forgotten, "before": before, "turn": self._turn + 1})
 
-    def _take(self, path: Path, start: int) -> int:
-        """Take in the whole lines from an offset of a file; how many bytes those were."""
-        data = _lines(path, start)
-        for values in _values(data):
+    def _start_over(self) -> None:
+        self.typed.clear()  # commands are known by their numbers
+
+    def _take(self, lines: bytes) -> None:
+        for values in values_in(lines):
             with suppress(KeyError, TypeError, ValueError):
                 self._take_line(values)
-        return len(data)
 
     def _take_line(self, values: dict[str, Any]) -> None:
         if "typed" in values:
@@ -277,11 +223,7 @@ class CommandFile:
         elif "forgotten" in values:
             self._forget(int(values["forgotten"]), int(values["before"]))
             self._turn = int(values.get("turn", 0))
-        else:
-            told = [each.name for each in fields(EndedCommand) if _is_in_line(each, values)]
-            command = EndedCommand(**{name: values[name] for name in told})
-            if command.number < self.first:
-                return
+        elif (command := made_of(EndedCommand, values)) and command.number >= self.first:
             if command.number not in self.ended:
                 insort(self.numbers, command.number)
             self.ended[command.number] = command
@@ -291,66 +233,6 @@ class CommandFile:
         while self.numbers and self.numbers[0] < before:
             del self.ended[self.numbers.pop(0)]
         self.forgotten, self.first = count, max(self.first, before)
-
-
-def _is_in_line(each: Field[Any], values: dict[str, Any]) -> bool:
-    """Whether a field has to be in a line, or is: those that were added later have a default."""
-    return each.default is MISSING or each.name in values
-
-
-def _file_version(path: Path) -> tuple[int, int, int]:
-    """Which file there is, when it was last written to, and its size."""
-    try:
-        state = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return _version(state)
-
-
-def _version(state: os.stat_result) -> tuple[int, int, int]:
-    return (state.st_ino, state.st_mtime_ns, state.st_size)
-
-
-def _is_at(fd: int, path: Path) -> bool:
-    """Whether an open file is the one at this path."""
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
-    except OSError:
-        return False
-
-
-def _head(path: Path) -> bytes:
-    """How a file begins: its first line, or as much of that as tells it from others."""
-    try:
-        with os.fdopen(open_file(path), "rb") as file:
-            return file.readline(FILE_HEAD_BYTES)
-    except OSError:
-        return b""
-
-
-def _lines(path: Path, start: int) -> bytes:
-    """The whole lines of a file from an offset."""
-    try:
-        fd = open_file(path)
-        try:
-            data = read_part(fd, OWN_FILE_BYTES, start)
-        finally:
-            os.close(fd)
-    except OSError:
-        return b""
-    return data[: data.rfind(b"\n") + 1]
-
-
-def _line(values: dict[str, Any]) -> bytes:
-    return json.dumps(values).encode() + b"\n"
-
-
-def _values(lines: bytes) -> Iterator[dict[str, Any]]:
-    for line in lines.splitlines():
-        with suppress(ValueError, RecursionError):
-            values = json.loads(line)
-            if isinstance(values, dict):
-                yield values
 
 
 # ---- A command on its way to a shell that reads commands from files --------------------------------------------------

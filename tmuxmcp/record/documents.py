@@ -3,9 +3,11 @@
 Each store says what its values mean; how they get into a file and out of it is said here alone.
 
 What a kill leaves, at whatever moment. A document is written beside its place and renamed into it: readers find the old
-one or the new one, and at most a file `.NAME.RANDOM.new` is left over.
+one or the new one, and at most a file `.NAME.RANDOM.new` is left over. A line of a journal is appended by one write(2):
+it is there or it is not, and lines of two writers never mix.
 
-What a full disk does. The old document stays, and the writer is told by an OSError.
+What a full disk does. The old document stays, and the writer is told by an OSError. A line of a journal may be cut
+short. The next writer ends it with a newline, readers take whole lines only, and a line that is no JSON is passed over.
 
 What a power cut leaves. A document that has to survive it is on the disk before it takes its place (`to_disk`).
 
@@ -20,7 +22,9 @@ Whose files these are. Programs of the same user may put links, pipes or large f
 `machine/ownfiles.py` opens none of those, and a file that cannot be read counts as empty.
 
 Whether a file has changed is seen by its `FileVersion`. Whoever looks takes that before the content, so that a change
-in between is found at the next look.
+in between is found at the next look. A journal that is full is put aside or written anew, and another broker may do so
+at any moment: a reader knows its file by how it begins, and a writer looks after each write whether its file is still
+the one at its path.
 """
 
 from __future__ import annotations
@@ -28,13 +32,21 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tmuxmcp.machine.ownfiles import check_directory, make_directory, open_file, read_text, write_atomically
+from tmuxmcp.machine.ownfiles import (
+    OWN_FILE_BYTES,
+    check_directory,
+    make_directory,
+    open_file,
+    read_part,
+    read_text,
+    write_atomically,
+)
 from tmuxmcp.record.directory import SessionDirectory, SessionFile
 
 T = TypeVar("T")
@@ -215,3 +227,134 @@ class ByCaller(Generic[T]):
         except FileNotFoundError:
             make_directory(self._path)
             return open_file(path, flags)
+
+
+HEAD_BYTES = 100
+"""Bytes at the beginning of a journal by which it is told from another one."""
+
+
+def lines_of(path: Path, start: int = 0) -> bytes:
+    """The whole lines of a file from an offset; none if it cannot be read."""
+    try:
+        fd = open_file(path)
+        try:
+            data = read_part(fd, OWN_FILE_BYTES, start)
+        finally:
+            os.close(fd)
+    except OSError:
+        return b""
+    return data[: data.rfind(b"\n") + 1]
+
+
+def values_in(lines: bytes) -> Iterator[dict[str, Any]]:
+    """The JSON objects of lines; what is none is left out."""
+    for line in lines.splitlines():
+        with suppress(ValueError, RecursionError):
+            values = json.loads(line)
+            if isinstance(values, dict):
+                yield values
+
+
+def as_line(values: Mapping[str, Any]) -> bytes:
+    """A JSON object as a line, with the newline."""
+    return json.dumps(values).encode() + b"\n"
+
+
+class Journal:
+    """A file of JSON lines to which several processes append, and how far it was read; a store says what they mean."""
+
+    def __init__(self, directory: SessionDirectory, path: Path, before: Path | None = None) -> None:
+        """`before`: what the file is called once it is full and another one is begun; None: it is never put aside."""
+        self.path, self.before = path, before
+        self._directory = directory
+        self._version: FileVersion = ABSENT
+        """Of the file when it was read last."""
+        self._head: bytes | None = None
+        """How that began."""
+        self._read_to = 0
+
+    def _take(self, lines: bytes) -> None:
+        """Take in whole lines."""
+        raise NotImplementedError
+
+    def _start_over(self) -> None:
+        """Forget what was taken in: the lines that come next are all that there are."""
+        raise NotImplementedError
+
+    def read_on(self) -> None:
+        """Take in what anybody has appended since; mostly that is one look at the file."""
+        version = file_version(self.path)
+        if version == self._version or not self._directory.is_there:
+            return
+        head, lines = _head(self.path), b""
+        if self._head is None or not head.startswith(self._head):
+            put_aside = self._head and self.before and _head(self.before).startswith(self._head)
+            if not put_aside:
+                self._start_over()
+            if self.before:
+                lines = lines_of(self.before, self._read_to if put_aside else 0)
+            self._read_to = 0
+        self._head, self._version = head, version
+        new = lines_of(self.path, self._read_to)
+        self._read_to += len(new)
+        if lines or new:
+            self._take(lines + new)
+
+    @contextmanager
+    def open(self) -> Iterator[OpenJournal]:
+        """Open the file to append to it behind its last whole line; it is made if it is not there.
+
+        Raises:
+            OSError: it cannot be, or the directory is another session's by now.
+        """
+        if not self._directory.is_there:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+        fd = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        try:
+            yield OpenJournal(self, fd)
+        finally:
+            os.close(fd)
+
+
+class OpenJournal:
+    """A journal's file, open for appending."""
+
+    def __init__(self, journal: Journal, fd: int) -> None:
+        state = os.fstat(fd)
+        self.fd, self._journal, self._inode = fd, journal, state.st_ino
+        self._version: FileVersion = (state.st_ino, state.st_mtime_ns, state.st_size)
+        self.size = state.st_size
+        """Bytes of the file when it was looked at last."""
+        self.in_use = True
+        """It was still the one at its path then."""
+        self._all_read = self._version == journal._version and self.size == journal._read_to
+        if not self._all_read and self.size and os.pread(fd, 1, self.size - 1) != b"\n":
+            os.write(fd, b"\n")
+
+    def look(self) -> bool:
+        """Look at the file; whether it is still the one at its path."""
+        self._version = file_version(self._journal.path)
+        self.in_use, self.size = self._version[0] == self._inode, self._version[2]
+        return self.in_use
+
+    def append(self, lines: bytes) -> bool:
+        """Append whole lines, and look at the file.
+
+        Returns:
+            whether they count as read, as nobody else has written since all was read: the caller takes them in.
+        """
+        os.write(self.fd, lines)
+        journal = self._journal
+        alone = self.look() and self._all_read and self.size == journal._read_to + len(lines)
+        if alone:
+            journal._read_to, journal._version = self.size, self._version
+        return alone
+
+
+def _head(path: Path) -> bytes:
+    """How a file begins: its first line, or as much of that as tells it from others."""
+    try:
+        with os.fdopen(open_file(path), "rb") as file:
+            return file.readline(HEAD_BYTES)
+    except OSError:
+        return b""

@@ -13,7 +13,6 @@ that it knows, of whatever format, and the number tells it that a line that it c
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -27,9 +26,8 @@ from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.documents import is_newer, numbered
+from tmuxmcp.record.documents import Journal, as_line, is_newer, lines_of, numbered
 
 EVENT_FORMAT = 1
 """The newest format of a line that is known here."""
@@ -268,7 +266,7 @@ _EVENT_BY_KIND: dict[str, type[Event]] = {each.kind: each for each in _EVENT_FIE
 def encode(event: Event) -> bytes:
     """Its line, with the newline."""
     first = {**numbered(EVENT_FORMAT), "time": event.time, "offset": event.offset, "event": event.kind}
-    return json.dumps(first | vars(event)).encode() + b"\n"
+    return as_line(first | vars(event))
 
 
 def decode(line: bytes) -> Event | UnknownEvent | None:
@@ -314,46 +312,27 @@ def _lines_with(pattern: re.Pattern[bytes], lines: bytes) -> Iterator[bytes]:
 # ---- the file ----------------------------------------------------------------------------------------
 
 
-class Events:
+class Events(Journal):
     """One session's `events.jsonl`."""
 
     def __init__(self, directory: SessionDirectory) -> None:
-        self._directory = directory
-        self._path = directory.events
-        self._read_to = 0
-        """Size of the file when it was read last, but for a line without an end."""
-        self._gaps_and_resizes: list[GapEvent | ResizedEvent] = []
-        """What readers ask for, oldest first."""
-        self._sizes_unknown: list[SizeUnknownEvent] = []
-        self._leases: list[TakenEvent | GivenBackEvent] = []
+        super().__init__(directory, directory.events)
+        self._start_over()
 
     def append(self, event: Event) -> None:
         """Write down what happened; a failure is no reason to fail."""
-        if not self._directory.is_there:
-            return
-        with suppress(OSError):
-            fd = open_file(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-            try:
-                size = os.fstat(fd).st_size
-                if fitting := self._fitting(event, size):
-                    line = encode(fitting)
-                    os.write(fd, line)
-                    # Where nobody else has written meanwhile, a line of which nothing is kept need not be read.
-                    if (
-                        size == self._read_to
-                        and not _KEPT_EVENT.search(line)
-                        and os.fstat(fd).st_size == size + len(line)
-                    ):
-                        self._read_to += len(line)
-            finally:
-                os.close(fd)
+        with suppress(OSError), self.open() as file:
+            if fitting := self._fitting(event, file.size):
+                line = encode(fitting)
+                if file.append(line):
+                    self._take(line)
 
     @asynccontextmanager
     async def exclusively(self) -> AsyncIterator[None]:
         """While no other broker looks what stands here and adds to it; without that where it cannot be had."""
         async with AsyncExitStack() as stack:
             with suppress(OSError):  # its directory is gone
-                await stack.enter_async_context(locks.lock_within(self._path, patience_s=ALONE_S))
+                await stack.enter_async_context(locks.lock_within(self.path, patience_s=ALONE_S))
             yield
 
     def _fitting(self, event: Event, size: int) -> Event | None:
@@ -372,7 +351,7 @@ class Events:
         No event is earlier than the one before: where date(1) tells whole seconds, the exit would be.
         """
         latest = ""
-        for event in _events_of(self._lines(0).split(b"\n")):
+        for event in _events_of(lines_of(self.path).split(b"\n")):
             if isinstance(event, UnknownEvent | ShownEvent) or not event.time:  # that it was shown is known later
                 yield event
                 continue
@@ -381,7 +360,7 @@ class Events:
 
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""
-        self._read_on()
+        self.read_on()
         return [
             each.offset for each in self._gaps_and_resizes if isinstance(each, GapEvent) and start <= each.offset <= end
         ]
@@ -392,12 +371,12 @@ class Events:
 
     def gaps_and_resizes(self, start: int = 0) -> list[GapEvent | ResizedEvent]:
         """Lost output and changes of size, oldest first; without the first `start` of them, which a reader has."""
-        self._read_on()
+        self.read_on()
         return self._gaps_and_resizes[start:]
 
     def size_unknown(self, offset: int) -> bool:
         """Whether the size at an offset is not known for certain, as somebody changed it unnoticed."""
-        self._read_on()
+        self.read_on()
         return any(each.offset <= offset <= each.until for each in self._sizes_unknown)
 
     def holdings(self) -> list[Holding]:
@@ -406,37 +385,23 @@ class Events:
 
     def leases(self) -> list[TakenEvent | GivenBackEvent]:
         """When it was taken over or paused, and given back, oldest first."""
-        self._read_on()
+        self.read_on()
         return self._leases
 
-    def _read_on(self) -> None:
-        """Take in what anybody wrote down since; mostly that is one look at the size of the file."""
-        try:
-            size = os.stat(self._path).st_size
-        except OSError:
-            size = 0
-        if size < self._read_to:  # somebody removed or emptied it
-            self._read_to, self._gaps_and_resizes, self._sizes_unknown, self._leases = 0, [], [], []
-        if size == self._read_to:
-            return
-        data = self._lines(self._read_to)
-        self._read_to += len(data)
-        events = list(_events_of(_lines_with(_KEPT_EVENT, data)))
-        self._gaps_and_resizes += [event for event in events if isinstance(event, GapEvent | ResizedEvent)]
-        self._sizes_unknown += [event for event in events if isinstance(event, SizeUnknownEvent)]
-        self._leases += [event for event in events if isinstance(event, TakenEvent | GivenBackEvent)]
+    def _start_over(self) -> None:
+        self._gaps_and_resizes: list[GapEvent | ResizedEvent] = []
+        """What readers ask for, oldest first."""
+        self._sizes_unknown: list[SizeUnknownEvent] = []
+        self._leases: list[TakenEvent | GivenBackEvent] = []
 
-    def _lines(self, start: int) -> bytes:
-        """The whole lines from an offset of the file."""
-        try:
-            fd = open_file(self._path)
-            try:
-                data = read_part(fd, OWN_FILE_BYTES, start)
-            finally:
-                os.close(fd)
-        except OSError:
-            return b""
-        return data[: data.rfind(b"\n") + 1]
+    def _take(self, lines: bytes) -> None:
+        for event in _events_of(_lines_with(_KEPT_EVENT, lines)):
+            if isinstance(event, GapEvent | ResizedEvent):
+                self._gaps_and_resizes.append(event)
+            elif isinstance(event, SizeUnknownEvent):
+                self._sizes_unknown.append(event)
+            elif isinstance(event, TakenEvent | GivenBackEvent):
+                self._leases.append(event)
 
 
 # ---- When persons held a session, as its events tell. Pauses are left out: nobody types in them ----------------------
