@@ -24,8 +24,9 @@ from tmuxmcp.readiness.judge import (
     NewLine,
     NewText,
     ScreenLooks,
+    doubt,
+    stands_s,
 )
-from tmuxmcp.readiness.judge import certain as is_certain
 from tmuxmcp.sessions.levels import shell_at
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.screens import shown_by
@@ -444,16 +445,13 @@ class Finding:
 
     def _new_line(self, look: Look) -> NewLine:
         if self._new[0] != look.size:
-            self._new = look.size, self._newer(look)
+            line = ""
+            if look.size > self.session.typed_at:
+                entered = self.sent_at is not None and self.entered
+                line = line_since(look, self.sent_at or 0, self.typed) if entered else line_of_cursor(look)
+            self._new = look.size, line
         process, line = look.verdict.process, self._new[1]
         return NewLine(line, process is not None and self.session.prompts.knows(process.pid, line, takes_pastes(look)))
-
-    def _newer(self, look: Look) -> str:
-        if look.size <= self.session.typed_at:
-            return ""
-        if self.sent_at is None or not self.entered:
-            return line_of_cursor(look)
-        return line_since(look, self.sent_at, self.typed)
 
 
 def last_line_of(session: Session, look: Look) -> LastLine:
@@ -476,20 +474,13 @@ def certain(session: Session, look: Look) -> bool:
     """
     if not look.ready:
         return look.between_keys
-    line = last_line_of(session, look)
-    return is_certain(Facts(look, line), line)
+    process, line = look.verdict.process, last_line_of(session, look)
+    if process is None:
+        return False
+    return stands_s(line.text, process.time_out_s) == 0 or line.edited or not doubt(Facts(look, line))
 
 
 # ---- Whether a command that runs wants input, by looks at its session: `readiness/judge.py` judges them -----------
-
-
-@dataclass(frozen=True)
-class AskedForInput:
-    """How a command came to ask."""
-
-    look: Look
-    """The last one, at which all that was printed before is in the log."""
-    how: Conclusion
 
 
 class InputQuestions:
@@ -498,13 +489,16 @@ class InputQuestions:
     def __init__(self, session: Session) -> None:
         self._session, self._finding, self._asking = session, Finding(session), AskingJudge()
 
-    async def asked(self, look: Look) -> AskedForInput | None:
-        """A last look, once what tells that it asks has stood for a while."""
+    async def asked(self, look: Look) -> tuple[Conclusion, Look] | None:
+        """How it came to ask, and a last look, at which all that was printed before is in the log; None: it does not.
+
+        What tells that it asks has stood for a while then.
+        """
         judged = await self._finding.judged(self._asking, look, time.monotonic())
         if isinstance(judged, float):
             return None
         how, last = judged
-        return AskedForInput(await note_prompt(self._session, last), how)
+        return how, await note_prompt(self._session, last)
 
 
 # ---- The moment between a command's end and the next prompt: a shell that is there is neither busy nor hung ----------

@@ -586,18 +586,6 @@ def doubt(facts: Facts, drawn: bool = True) -> str | Need:
     return "" if drawn or process.name in SCREEN_PROGRAMS or process.time_out_s is None else facts.look.verdict.weak
 
 
-def certain(facts: Facts, line: LastLine) -> bool:
-    """Whether a program is found waiting for input by one look, and nothing tells that it may be at work.
-
-    It may print at this moment.
-    """
-    process = facts.look.verdict.process
-    if not facts.look.verdict.ready or process is None:
-        return False
-    told = stands_s(line.text, process.time_out_s) == 0 or line.edited
-    return told or not doubt(facts)
-
-
 def stands_again_s(known: bool, pastes: bool) -> float:
     """How long a last line must stand to be the prompt that was seen at rest: for ever where it is not like that.
 

@@ -143,7 +143,7 @@ class Commands:
         """Write down what is new; whether nothing is left to be written down."""
         self._file.read_on()
         new = [number for number, each in self._new.items() if not self._is_written_down(each)]
-        if new and not self._file.end([self._ended_command(number) for number in new]):
+        if new and not self._file.end([self.ended(number) for number in new]):
             return False
         self._new.clear()
         self._levels.clear()
@@ -188,8 +188,8 @@ class Commands:
     def kept_commands(self, look: Look) -> list[Command]:
         """All that are kept, newest last; one whose end is not certain runs."""
         numbers, sure = self.said_to_have_ended(), self.ended_numbers(look)
-        found: list[Command] = [self._ended_command(number) for number in sure]
-        found += [_unended(self._ended_command(number)) for number in numbers[len(sure) :]]
+        found: list[Command] = [self.ended(number) for number in sure]
+        found += [_unended(self.ended(number)) for number in numbers[len(sure) :]]
         over = look.exited and look.state is not State.LOST
         found += [_ended_with_session(each, look.size) if over else each for each in self.running(look)]
         return sorted(found, key=lambda each: each.number)
@@ -224,19 +224,15 @@ class Commands:
         numbers = self.said_to_have_ended(self._sure)
         return not numbers or self._is_proven(numbers[-1])
 
-    def ended(self, number: int) -> EndedCommand:
-        """One that marks have ended."""
-        return self._ended_command(number)
-
     def find(self, look: Look, number: int) -> Command | None:
         """The command of a number; None when nothing of it is kept."""
         if number in self.ended_numbers(look):
-            return self._ended_command(number)
+            return self.ended(number)
         return next((each for each in self.kept_commands(look) if each.number == number), None)
 
     def of_job(self, look: Look, job: str) -> EndedCommand | None:
         """The command that was given to its shell under this name, if it has certainly ended and is kept."""
-        found = (self._ended_command(number) for number in reversed(self.ended_numbers(look)))
+        found = (self.ended(number) for number in reversed(self.ended_numbers(look)))
         return next((each for each in found if each.job == job), None)
 
     def said_to_have_ended(self, after: int = 0) -> list[int]:
@@ -260,7 +256,7 @@ class Commands:
         runs = ((begun, level) for begun, level in _begun(look) if (begun.output_start or 0) > offset)
         found: list[Command] = [self._running(begun, level.number) for begun, level in runs]
         for number in reversed(self.said_to_have_ended()):
-            command = self._ended_command(number)
+            command = self.ended(number)
             if command.start <= offset and command.level == look.level.number:
                 break
             if command.start > offset and all(each.number != number for each in found):
@@ -282,7 +278,7 @@ class Commands:
         """The newest command of a caller that is kept; only one that runs or has one of these numbers."""
         own: list[Command] = [each for each in self.running(look) if each.caller == caller]
         ended = sorted(self.said_to_have_ended() if numbers is None else numbers, reverse=True)
-        newest = next((each for number in ended if (each := self._ended_command(number)).caller == caller), None)
+        newest = next((each for number in ended if (each := self.ended(number)).caller == caller), None)
         return max([*own, *([newest] if newest else [])], key=lambda each: each.number, default=None)
 
     def _running(self, begun: Finished, level: int) -> RunningCommand:
@@ -308,8 +304,8 @@ class Commands:
         code = command.exit_code if isinstance(command, EndedCommand) else command.status
         return self._file.has(command.number, code, _end(command))
 
-    def _ended_command(self, number: int) -> EndedCommand:
-        """All that is known of one that has ended."""
+    def ended(self, number: int) -> EndedCommand:
+        """All that is known of one that marks have ended."""
         known = self._new.get(number) or self._file.ended[number]
         if isinstance(known, Finished):
             known = self._new[number] = self._command_of(known)

@@ -312,7 +312,9 @@ class Session:
         was_over = self.life.over
         self.life.apply(told_by(pane, self.meta.program, self.bounds.sandbox))
         if self.life.over and not was_over:
-            self._look_for_cause()
+            # Its group, which alone tells of this, does not stay.
+            if ending_of(self.life, self._left) is None and took_too_much_memory(self.life, self.bounds):
+                self._note_ending(EndCause.MEMORY)
             remove_left(self.directory)
             self.growth.wake_all()  # also where its log was closed before
         self.pane = None if self.life.state is State.LOST else pane
@@ -327,11 +329,6 @@ class Session:
         if self.pane and self.life.state is State.REPLACED:  # it is not our shell that runs there now
             self.meta.marks = False
             self._pid = self.pane.leader
-
-    def _look_for_cause(self) -> None:
-        """Write down what can be told of its end at this moment only: its group does not stay."""
-        if ending_of(self.life, self._left) is None and took_too_much_memory(self.life, self.bounds):
-            self._note_ending(EndCause.MEMORY)
 
     async def alive(self) -> Pane:
         """The pane, with its program running, asked of tmux now.
@@ -574,7 +571,7 @@ class Session:
         self._shell.see_levels()
         scans = self._scans
         if scans and not self.meta.marks:
-            self._shell.begin_at(self._shell.first_since)
+            self._shell.begin_at_first()
         while scans and self._shell.scan_some():
             await anyio.lowlevel.checkpoint()
         size = self._shell.size if scans else self.log.size()
@@ -678,15 +675,15 @@ class Session:
     def expecting_answer(self, nonce: str) -> Iterator[int]:
         """While this is open, a shell that is asked is believed at which prompt it is; gives the size of the log."""
         asked_at = self.log.size()
-        self._shell.expect_answer(nonce, asked_at)
+        self._shell.asked[nonce] = asked_at
         try:
             yield asked_at
         finally:
-            self._shell.expect_no_answer(nonce)
+            self._shell.asked.pop(nonce, None)
 
     def is_asked(self, nonce: str) -> bool:
         """Whether a shell was asked and has not answered."""
-        return self._shell.is_asked(nonce)
+        return nonce in self._shell.asked
 
     def proves(self, level: Level) -> bool:
         """Whether a shell takes a proof with a command: one that an earlier version began does not."""

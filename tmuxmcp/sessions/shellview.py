@@ -79,7 +79,7 @@ class ShellView:
         self._scanner = MarkScanner(nonce)
         self._proven: tuple[int, str] = (-1, "")
         """Of the last command whose end was proven: size of the log when it was typed, and its name."""
-        self._asked: dict[str, int] = {}
+        self.asked: dict[str, int] = {}
         """By nonce, size of the log when a shell was asked at which prompt it is, until it answers."""
         self.answers: dict[str, Mark] = {}
         """By nonce, what a shell answered that is asked who it is."""
@@ -112,11 +112,6 @@ class ShellView:
     def has_inner(self) -> bool:
         """A shell was adopted, or is about to be."""
         return len(self._levels) > 1
-
-    @property
-    def first_since(self) -> int:
-        """Size of the log before the first of those that are known was adopted."""
-        return min((each.since for each in self._levels.values() if each is not self._own), default=0)
 
     def level_of(self, nonce: str) -> Level:
         """The shell of a nonce; the session's own where it is not known."""
@@ -213,10 +208,11 @@ class ShellView:
             self._tracks[self._nonce] = changed(track, state=ShellState.STARTING)
             self._index.take(_ended_with(replace(self._own, until=self.size), track))
 
-    def begin_at(self, offset: int) -> None:
-        """Scan nothing before this offset: no shell has sent marks there."""
-        if self.size < offset:
-            self._begin_at(offset)
+    def begin_at_first(self) -> None:
+        """Scan nothing before the first of those that are known was adopted: no shell has sent marks there."""
+        first = min((each.since for each in self._levels.values() if each is not self._own), default=0)
+        if self.size < first:
+            self._begin_at(first)
 
     def _resume_at(self, offset: int) -> None:
         """Scan on behind what is no longer kept."""
@@ -254,7 +250,7 @@ class ShellView:
         """What a shell's marks say with this one more, and what it finished; None: it is somebody else's."""
         promised = self._promised(track, mark) if mark.job or mark.proof else None
         if promised and promised.promise and mark.kind == "C":
-            self._asked.pop(mark.nonce, None)
+            self.asked.pop(mark.nonce, None)
             return track.with_promise(changed(mark, job=promised.job), promised.promise), None
         if promised:
             self._proven = max(self._proven, (promised.offset, promised.job))
@@ -262,8 +258,8 @@ class ShellView:
                 if nonce != mark.nonce and other.promise == promised.promise:
                     self._tracks[nonce] = changed(other, promise=None)  # a proof counts once
             return track.prove(mark, promised.job)
-        if mark.kind == "P" and mark.why in ("g", "i") and self._asked.get(mark.nonce, mark.end) <= mark.start:
-            self._asked.pop(mark.nonce)
+        if mark.kind == "P" and mark.why in ("g", "i") and self.asked.get(mark.nonce, mark.end) <= mark.start:
+            self.asked.pop(mark.nonce)
             return track.at_prompt(mark), None
         # Where output was lost, so may be the end of a command, and its proof. Nothing else shows a status.
         if track.is_noise(mark) and (mark.kind in "CDE" or not self._index.lost(track.output_start, mark.start)):
@@ -284,18 +280,6 @@ class ShellView:
                 return found or TypedInput(track.prompt_end, None, job=track.job)
         offset, job = self._proven
         return found if found and found.offset >= offset and found.job != job else None
-
-    def expect_answer(self, nonce: str, asked_at: int) -> None:
-        """Take the next answer of this shell, printed from this offset on, for the prompt that it is at."""
-        self._asked[nonce] = asked_at
-
-    def is_asked(self, nonce: str) -> bool:
-        """Whether such an answer is expected."""
-        return nonce in self._asked
-
-    def expect_no_answer(self, nonce: str) -> None:
-        """Expect no such answer any more."""
-        self._asked.pop(nonce, None)
 
     def _finish(self, level: Level, finished: Finished) -> None:
         """Take note of a command's end; while another shell is in front, that is only said to be one."""

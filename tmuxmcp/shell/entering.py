@@ -514,7 +514,10 @@ async def end_listening(session: Session, scan: Scan) -> None:
     pane = session.live()
     held = await panes.recall(session.tmux, pane, "claim")
     if held:
-        told, rest = held.startswith(claim_of(scan)) and not held.endswith(ASKED), ShellRest()
+        told, rest = (
+            held.startswith(prompt_claim(scan.level.nonce, scan.shell.number)) and not held.endswith(ASKED),
+            ShellRest(),
+        )
         async for look in session.looks(0.02, time.monotonic() + ANSWERED_S):
             if not look.shell.listening:
                 return
@@ -524,11 +527,6 @@ async def end_listening(session: Session, scan: Scan) -> None:
             if told:
                 return  # it reads its command
     await listen_no_more(session, scan, pane, held)
-
-
-def claim_of(scan: Scan) -> str:
-    """How each claim of the prompt that is shown begins."""
-    return prompt_claim(scan.level.nonce, scan.shell.number)
 
 
 def prompt_claim(nonce: str, number: int) -> str:

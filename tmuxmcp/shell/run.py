@@ -409,9 +409,9 @@ class _Printed:
 async def _after_exec(session: Session, look: Look, job: Job, questions: InputQuestions, pid: int) -> RunOutcome | None:
     """What became of our command, where another program runs in its shell's place; None: that goes on."""
     asked = None if look.level.pid == pid else await questions.asked(look)
-    at_prompt = asked.look.at_unmarked_prompt if asked else look.level.pid == pid
+    at_prompt = asked[1].at_unmarked_prompt if asked else look.level.pid == pid
     if at_prompt:
-        return typed.over_by_exec(session, asked.look if asked else look, job)
+        return typed.over_by_exec(session, asked[1] if asked else look, job)
     ends = job.level.number and (asked or not shows_prompts(pid))
     return typed.left(session, look, job) if ends else None
 
@@ -537,14 +537,12 @@ async def _asks(
     if look.shell.state is not ShellState.RUNNING:
         return None
     asked = await questions.asked(look)
-    if (
-        asked is None
-        or (surely and asked.how.doubt)
-        or asked.look.verdict.process is None
-        or asked.look.shell.state is not ShellState.RUNNING
-    ):
+    if asked is None:
         return None
-    settled, process = asked.look, asked.look.verdict.process
+    how, settled = asked
+    process = settled.verdict.process
+    if (surely and how.doubt) or process is None or settled.shell.state is not ShellState.RUNNING:
+        return None
     replaced = typed.replaced(session, settled, job) == process.pid
     if (
         process.pid == settled.pid
@@ -552,17 +550,17 @@ async def _asks(
         and (settled.unreported or typed.misses_its_end(session, settled, job))
     ):
         return None  # it is at its prompt, or may be
-    ran = typed.unfinished(session, settled, job, asked.how.outcome)
+    ran = typed.unfinished(session, settled, job, how.outcome)
     if ran.evidence is None:
         return None  # another command's question
-    ran = replace(ran, evidence=asked.how.evidence)
+    ran = replace(ran, evidence=how.evidence)
     if process.pid == settled.pid and not replaced and wants_more(settled):
         note = f"Not finished. Of this {typed.WANTS_MORE.format(name=process.name)}. {typed.GIVE_THE_REST}"
         return replace(ran, note=joined_notes(ran.note, note))
     if process.pid == settled.pid and not replaced and edits(settled):
         return replace(ran, note=joined_notes(ran.note, typed.may_be_over(process.name)))
     who = f"`{process.name}`"
-    if why := asked.how.doubt:
+    if why := how.doubt:
         note = MAY_WORK.format(who=who, why=why[0].upper() + why[1:])
         return replace(ran, note=joined_notes(ran.note, note))
     match settled.waiting:

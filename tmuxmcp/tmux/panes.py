@@ -388,7 +388,7 @@ async def take_spare(tmux: Tmux, pane_id: str, new: NewPane) -> Pane | None:
     test = all_of(f"#{{==:#{{session_name}},{SPARE_PREFIX}{name}}}", _HAS_NO_SESSION, "#{?pane_dead,,1}")
     then = sequence(*commands, _SAY_OK)
     async with tmux.undisturbed():
-        printed = await _answered(tmux, command("if-shell", "-F", "-t", pane_id, test, then))
+        printed = _behind_guard(await _printed(tmux, command("if-shell", "-F", "-t", pane_id, test, then)))
     return parse(printed[-1]) if printed else None
 
 
@@ -502,7 +502,8 @@ async def guarded(
     Raises:
         TmuxFailed: one of them failed.
     """
-    return await _answered(tmux, _guard(pane.pane_id, pane.id, commands, alive=alive, condition=condition), first)
+    check = _guard(pane.pane_id, pane.id, commands, alive=alive, condition=condition)
+    return _behind_guard(await _printed(tmux, *([first] if first else []), check))
 
 
 def _guard(pane_id: str, session_id: str, commands: Sequence[bytes], *, alive: bool, condition: str = "") -> bytes:
@@ -517,13 +518,8 @@ def all_of(*conditions: str) -> str:
     return reduce(lambda one, other: f"#{{&&:{one},{other}}}", filter(None, conditions))
 
 
-async def _answered(tmux: Tmux, check: bytes, first: bytes = b"") -> list[str] | None:
-    """What the commands behind a guard printed; None when they were not run.
-
-    Raises:
-        TmuxFailed: one of them failed.
-    """
-    printed = await _printed(tmux, *([first] if first else []), check)
+def _behind_guard(printed: list[str] | None) -> list[str] | None:
+    """What the commands behind a guard printed; None when they were not run."""
     return printed[:-1] if printed and printed[-1] == "ok" else None
 
 
