@@ -15,6 +15,7 @@ import pytest
 from tests.adoption.test_adopted_run import at_prompt, begin, enter, told
 from tests.conftest import eventually
 from tests.kit.agent import eventually as soon
+from tests.kit.programs import need
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import NotAShell, SessionBusy
@@ -183,8 +184,7 @@ async def test_the_program_behind_a_shell_that_has_ended_is_named(broker: Broker
 @pytest.mark.parametrize("program", ["dash", "mksh", "ksh93"])
 async def test_what_ends_an_adopted_shell_and_its_session_shows_its_output(broker: Broker, program: str):
     name, *words = program.split()
-    if shutil.which(name) is None:
-        pytest.skip("missing")
+    need(name)
     await broker.create_session(name, words, name="a")
     assert (await broker.run("echo one", "a", adopt="yes")).output == "one\n"
     ended = await broker.run("echo two; exit 3", "a")

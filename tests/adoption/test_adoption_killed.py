@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from tests.adoption.test_adopted_run import begin, enter
 from tests.conftest import SLOW
 from tests.kit import forks
+from tests.kit.programs import need
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 
@@ -35,8 +35,7 @@ TIMES = [
 async def test_a_later_broker_finishes_what_a_killed_one_began(
     broker: Broker, state_dir: Path, shell: str, moment: str
 ):
-    if shutil.which(shell.split()[0]) is None:
-        pytest.skip(f"{shell} is not installed")
+    need(shell.split()[0])
     await begin(broker, shell)
     words = [str(state_dir), moment]
     call = partial(forks.run, words, forks.environment(), ROOT, 60 * SLOW, module="tests.adoption.killed")

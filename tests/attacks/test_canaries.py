@@ -17,7 +17,7 @@ from tests.conftest import a_state_dir
 from tests.kit import canaries
 from tests.kit.agent import Agent, eventually
 from tests.kit.canaries import Canaries, person_at, watched_processes
-from tests.kit.steps import missing
+from tests.kit.programs import missing
 
 TOLD = "import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.readline().rstrip(b'\\n')).hexdigest())"
 ASKS = {

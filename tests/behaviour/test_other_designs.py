@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.kit.agent import Agent, ToolFailed, an_agent
-from tests.kit.steps import PATH, missing
+from tests.kit.programs import PATH, need
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "other-designs.md"
 ROW = re.compile(
@@ -60,8 +60,7 @@ def check(agent: Agent, row: re.Match[str]) -> str:
 
 
 def test_every_row_is_answered_as_it_says(agent: Agent):
-    if absent := missing(("vim", "less")):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("vim", "less")
     rows = list(ROW.finditer(PAGE.read_text()))
     wrong = [(row["there"], row["tool"], problem) for row in rows if (problem := check(agent, row))]
     assert not wrong, "\n".join(map(str, wrong))

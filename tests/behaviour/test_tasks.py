@@ -14,7 +14,8 @@ import pytest
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent
 from tests.kit.fixtures import of_file
-from tests.kit.steps import CLEAN, PATH, missing
+from tests.kit.programs import PATH, need
+from tests.kit.steps import CLEAN
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
@@ -62,8 +63,7 @@ def task(agent: Agent, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
 
 
 def needs(*names: str) -> None:
-    if absent := missing(names):
-        pytest.skip(f"{absent[0]} is not installed")
+    need(*names)
 
 
 REPOSITORY = (

@@ -20,7 +20,8 @@ import pytest
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, eventually
 from tests.kit.fixtures import of_file
-from tests.kit.steps import PATH, Step, Terminal, first, line, missing, over
+from tests.kit.programs import PATH, missing, need
+from tests.kit.steps import Step, Terminal, first, line, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
@@ -29,8 +30,7 @@ agent = of_file(an_agent, "bash", PATH=PATH)
 
 
 def test_make_with_jobs(agent: Agent, tmp_path: Path):
-    if absent := missing(("make",)):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("make")
     (tmp_path / "Makefile").write_text("all: a b c\n\ta\nb c a:\n\t@sleep 0.2; echo made $@\n".replace("\n\ta\n", "\n"))
     terminal = Terminal(agent, ["bash"])
     try:
@@ -139,8 +139,7 @@ int main(void) {
 
 def test_a_debugger_from_end_to_end(agent: Agent, tmp_path: Path):
     """Each step is one `send`; what it printed is in its answer."""
-    if absent := missing(("gdb", "gcc")):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("gdb", "gcc")
     (tmp_path / "prog.c").write_text(PROGRAM)
     subprocess.run(["gcc", "-g", "-O0", "-o", "prog", "prog.c"], cwd=tmp_path, check=True)
     options = ["-iex", "set debuginfod enabled off", "-iex", "set pagination off"]
@@ -180,8 +179,7 @@ int main(void) {
 
 def test_the_page_on_gdb_is_right(agent: Agent, tmp_path: Path):
     """Its calls in their order, with the terminal of the second session put in."""
-    if absent := missing(("gdb", "gcc")):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("gdb", "gcc")
     (tmp_path / "prog.c").write_text(LOOPS)
     subprocess.run(["gcc", "-g", "-O0", "-o", "prog", "prog.c"], cwd=tmp_path, check=True)
     page = Path(__file__).resolve().parents[2] / "docs" / "howto" / "debug-with-gdb.md"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SLOW
+from tests.kit.programs import need
 from tmuxmcp.broker.broker import Broker
 
 LONG_MS = int(20_000 * SLOW)
@@ -30,8 +30,7 @@ async def shell(broker: Broker, home: Path) -> str:
 
 @pytest.mark.parametrize(("command", "shows", "mode"), ASKS.values(), ids=ASKS.keys())
 async def test_a_program_that_draws_is_shown(broker: Broker, shell: str, command: str, shows: str, mode: str):
-    if shutil.which(command.split()[0]) is None:
-        pytest.skip("it is not installed")
+    need(command.split()[0])
     ran = await broker.run(f"echo before; {command}", shell, timeout_ms=LONG_MS)
     assert (ran.outcome, ran.completed, ran.mode) == ("ready", False, mode), ran
     assert shows in ran.output

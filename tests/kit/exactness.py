@@ -5,14 +5,12 @@ And what the tests of it share.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.conftest import SLOW, newest_fish
 from tests.kit.agent import Agent, ToolFailed, eventually
+from tests.kit.programs import where_installed
 
 Row = tuple[str, str | None, int]
 Run = Callable[..., dict]
@@ -23,13 +21,7 @@ SOON_MS = int(1000 * SLOW)
 LONG_MS = int(15_000 * SLOW)
 """Time in which a command that does little is over, also on a busy machine."""
 
-OTHER_SHELLS = [
-    *(
-        pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
-        for name in ("zsh", "fish")
-    ),
-    newest_fish,
-]
+OTHER_SHELLS = [*where_installed("zsh", "fish"), newest_fish]
 
 
 def session_of(shell: Run) -> str:

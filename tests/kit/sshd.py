@@ -24,7 +24,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, eventually
-from tests.kit.steps import PATH, missing
+from tests.kit.programs import PATH, missing, need
 
 PASSWORD = "hunter2-9c41d7e0b6"
 """Of all accounts; so long that it is found nowhere by chance."""
@@ -55,8 +55,7 @@ class Box:
             if shell != "bash":
                 pytest.skip("only root can make accounts")
             return ""
-        if missing((SHELLS[shell],)):
-            pytest.skip(f"{shell} is not installed")
+        need(SHELLS[shell])
         return f"far-{shell}@"
 
     def known(self, *names: str) -> None:
@@ -137,8 +136,7 @@ class Relay:
 @contextmanager
 def a_box() -> Iterator[Box]:
     """An sshd; afterwards nothing is left of it."""
-    if absent := missing(("sshd", "ssh", "ssh-keygen")):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("sshd", "ssh", "ssh-keygen")
     # Its accounts come to their files there: TMPDIR may lie in a directory of ours alone.
     directory = Path(tempfile.mkdtemp(prefix="tm-box-", dir="/tmp" if os.geteuid() == 0 else None))
     directory.chmod(0o755)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conftest import SLOW
 from tests.kit.agent import Agent
 
-PATH = os.environ["PATH"] + ":/usr/sbin:/sbin:/usr/games"
 CLEAN = {"HISTFILE": "/dev/null", "LESSHISTFILE": "-", "PYTHON_HISTORY": "/dev/null", "DEBUGINFOD_URLS": "", "LESS": ""}
 
 
@@ -59,10 +56,6 @@ def first(mode: str, shows: str = "", evidence: str = "kernel") -> Step:
 def _outcome(evidence: str) -> str:
     """Silence says of no program that it is ready."""
     return "idle" if evidence == "quiet" else "ready"
-
-
-def missing(names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if shutil.which(name, path=PATH) is None]
 
 
 class Terminal:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kit.steps import PATH, missing
+from tests.kit.programs import PATH, need
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.machine.ssh import client
 from tmuxmcp.machine.ssh.client import Destination
@@ -59,8 +59,7 @@ WORDS = st.lists(st.text(alphabet="ab'\\\"$`!*~ \n;&|<>(){}[]#%^", max_size=12),
 
 @pytest.mark.parametrize("shell", ["bash", "dash", "zsh", "fish"])
 def test_any_shell_reads_the_same_words(shell: str, tmp_path: Path):
-    if missing((shell,)):
-        pytest.skip(f"{shell} is not installed")
+    need(shell)
     cases = [["it's", "a\\b", "\\", "'", "''", "$HOME", "`id`", "!!", "two\nlines", "", "*", "\\'", "%self", "~"]]
     for words in cases:
         line = client.quoted(["printf", "<%s>", *words])

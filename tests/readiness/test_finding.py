@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SLOW, eventually, until_exists
+from tests.kit.programs import need
 from tests.kit.tmux import typed_by_script
 from tests.readiness.test_wait_awaited import begin
 from tmuxmcp.broker.broker import Broker
@@ -36,8 +36,7 @@ async def test_what_is_typed_while_a_command_runs_matches_only_what_it_prints(
     broker: Broker, program: str, first: list[str], then: str
 ):
     """It is echoed at once, and again behind the prompt at which it is read."""
-    if shutil.which(program) is None:
-        pytest.skip("it is not installed")
+    need(program)
     made = await broker.create_session(program=program, args=["-q"] if program == "gdb" else [], wait_ready=True)
     for each in first:
         await broker.send(each, enter=True, session_id=made.session_id, read="none")
@@ -86,8 +85,7 @@ async def test_what_is_printed_is_no_echo_of_what_nobody_showed(broker: Broker, 
 @pytest.mark.parametrize("program", ["bash", "zsh", "fish", "cat"])
 async def test_an_echo_matches_nothing_however_long_it_stands(broker: Broker, program: str):
     """Neither where it is whole nor where it goes on behind what the pattern matches."""
-    if shutil.which(program) is None:
-        pytest.skip("it is not installed")
+    need(program)
     made = await broker.create_session(program=program, wait_ready=True)
     sent = await broker.send(
         "echo haystack", session_id=made.session_id, wait_for="pattern", pattern="hay|stack", timeout_ms=1500
@@ -112,8 +110,7 @@ def found(answer: r.ReadResult | r.WaitResult) -> tuple[str, str | None, bool | 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 async def test_what_stood_there_before_is_no_answer(broker: Broker, shell: str, tmp_path: Path):
     """Neither what an earlier command printed nor the line that was typed."""
-    if shutil.which(shell) is None:
-        pytest.skip("it is not installed")
+    need(shell)
     await broker.create_session(shell, name="a")
     (tmp_path / "serve").write_text("echo Listening on 1\n")
     command = f"sh {tmp_path}/serve"
@@ -221,8 +218,7 @@ async def has_ended(broker: Broker) -> bool:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize("tool", ["send", "run", "read"])
 async def test_a_job_that_prints_it_last_of_all_is_heard(broker: Broker, tool: str, shell: str):
-    if shutil.which(shell) is None:
-        pytest.skip("it is not installed")
+    need(shell)
     await broker.create_session(shell, name="a")
     for delay in ("0.01", "0.1", "0.3"):
         line = f"sh -c 'sleep {delay}; echo U''P {delay}' &"
@@ -311,8 +307,7 @@ DRAWN = {
 @pytest.mark.parametrize(("command", "pattern"), DRAWN.values(), ids=DRAWN.keys())
 async def test_a_program_that_this_very_send_starts_is_seen(broker: Broker, home: Path, command: str, pattern: str):
     """Its screen is no text of the log, and tmux was last asked before it began."""
-    if shutil.which(command.split()[0]) is None:
-        pytest.skip("it is not installed")
+    need(command.split()[0])
     (home / "lines").write_text("".join(f"line {number}\n" for number in range(100)))
     made = await broker.create_session(program="bash", cwd=str(home))
     sent = await broker.send(
@@ -388,8 +383,7 @@ async def test_a_prompt_on_the_screen_ends_with_its_blank(broker: Broker):
 @pytest.mark.parametrize(("program", "prompt"), [("bash", "here> "), ("zsh", "here> "), ("python3", ">>> ")])
 async def test_a_prompt_that_was_edited_ends_with_its_blank(broker: Broker, program: str, prompt: str):
     """zsh and readline draw their prompt again over itself."""
-    if shutil.which(program) is None:
-        pytest.skip("it is not installed")
+    need(program)
     made = await broker.create_session(program=program, env={"PS1": prompt}, wait_ready=True)
     if program != "python3":
         await broker.run(f"PS1='{prompt}'", session_id=made.session_id)

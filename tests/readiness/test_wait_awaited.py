@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import anyio
 import pytest
 
 from tests.conftest import SLOW, eventually, until_exists
+from tests.kit.programs import every_shell
 from tests.kit.tmux import typed_by_script
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
@@ -18,12 +18,6 @@ from tmuxmcp.shell.entering import seen_at_prompt
 
 LONG_MS = int(20_000 * SLOW)
 SOON_MS = int(300 * SLOW)
-
-SHELLS = [
-    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
-    for name in ("bash", "zsh", "fish")
-]
-every_shell = pytest.mark.parametrize("shell", SHELLS)
 
 
 async def begin(broker: Broker, command: str) -> None:

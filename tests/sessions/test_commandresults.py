@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import subprocess
 import sys
 from datetime import datetime
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, eventually, stop_with_children, until_exists
+from tests.kit.programs import every_shell, need
 from tests.kit.tmux import typed_by_script
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
@@ -189,8 +189,7 @@ async def test_what_was_told_outlives_the_broker(broker: Broker, state_dir: Path
 async def test_lines_that_were_typed_ahead_are_the_caller_s(
     broker: Broker, state_dir: Path, shell: str, how: str
 ) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip("missing")
+    need(shell)
     await broker.create_session(shell, name="a")
     lines = ["sleep 0.5", "sh -c 'exit 4'"]
     if how == "text":
@@ -208,11 +207,6 @@ async def test_lines_that_were_typed_ahead_are_the_caller_s(
 
 # ---- waiting for a command ---------------------------------------------------------------------------
 
-SHELLS = [
-    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
-    for name in ("bash", "zsh", "fish")
-]
-every_shell = pytest.mark.parametrize("shell", SHELLS)
 LONG_MS = 30_000
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SLOW, eventually
+from tests.kit.programs import every_shell
 from tests.kit.tmux import typed_by_script
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
@@ -16,12 +16,6 @@ from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.sessions.commands import MOST_NEW, Command, RunningCommand
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.shellview import ShellView
-
-SHELLS = [
-    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
-    for name in ("bash", "zsh", "fish")
-]
-every_shell = pytest.mark.parametrize("shell", SHELLS)
 
 
 async def known(session: Session) -> list[Command]:

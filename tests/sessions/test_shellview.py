@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 
 import pytest
 
+from tests.kit.programs import SHELLS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.terminal.marks import Finished
 
-SHELLS = [
-    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
-    for name in ("bash", "zsh", "fish")
-]
 TELLING = SHELLS[1:]
 """Shells that know a command's own text."""
 

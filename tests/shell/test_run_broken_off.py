@@ -6,13 +6,13 @@ zsh and fish may give a loop of their own that C-c broke off the status 0.
 from __future__ import annotations
 
 import os
-import shutil
 from functools import partial
 
 import anyio
 import pytest
 
 from tests.conftest import eventually, newest_fish
+from tests.kit.programs import need
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import IncompleteCommand
 from tmuxmcp.contract.results import RunResult
@@ -26,8 +26,7 @@ LOOPS = {
 
 @pytest.mark.parametrize("shell", [*LOOPS, newest_fish])
 async def test_what_ctrl_c_broke_off_has_not_succeeded(broker: Broker, shell: str):
-    if shutil.which(shell) is None:
-        pytest.skip("it is not installed")
+    need(shell)
     await broker.create_session(shell, name="a")
     log = (await broker.registry.existing("a")).log
 

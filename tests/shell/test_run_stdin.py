@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ import anyio
 import pytest
 
 from tests.conftest import SLOW
+from tests.kit.programs import need
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import IncompleteCommand, IoError, ResourceLimit, SessionBusy
 from tmuxmcp.contract.settings import BrokerSettings
@@ -24,8 +24,7 @@ ALL_BYTES = bytes(range(256)).decode("utf-8", "surrogateescape")
 
 @pytest.fixture(params=["bash", "zsh", "fish"])
 async def shell(request: pytest.FixtureRequest, broker: Broker) -> str:
-    if shutil.which(request.param) is None:
-        pytest.skip("it is not installed")
+    need(request.param)
     return (await broker.create_session(request.param, name="a")).session_id
 
 

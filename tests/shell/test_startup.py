@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import SLOW, TMUX, a_state_dir, no_first_run
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually
 from tests.kit.fixtures import of_file
+from tests.kit.programs import need
 
 FILES = {"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}
 
@@ -31,8 +32,7 @@ def make(agent: Agent, tmp_path: Path) -> Iterator[Make]:
     made: list[str] = []
 
     def make(program: str, text: str, *args: str, file: str = "", **more: object) -> Made:
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+        need(program)
         no_first_run(tmp_path)
         path = tmp_path / (file or FILES[program])
         path.parent.mkdir(parents=True, exist_ok=True)

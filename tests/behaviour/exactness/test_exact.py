@@ -15,6 +15,7 @@ from tests.conftest import PATIENCE_S, SLOW, attempts, until_exists
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
 from tests.kit.exactness import BASH, LONG_MS, SOON_MS, THROUGH_OTHERS, Run, answered, session_of
 from tests.kit.fixtures import of_file
+from tests.kit.programs import need
 
 agent = of_file(an_agent, "bash")
 
@@ -547,8 +548,7 @@ def test_a_question_of_the_shell_itself_is_named(agent: Agent, shell: Run):
     ("command", "name"), [("python3 -q", "python3"), ("gdb -q -nx", "gdb"), ("sqlite3 -interactive", "sqlite3")]
 )
 def test_a_program_that_waits_at_its_prompt(agent: Agent, shell: Run, command: str, name: str):
-    if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
+    need(name)
     result = shell(command)
     assert f"`{name}` waits at its prompt" in result["note"]
     assert result["mode"] == "line_input"

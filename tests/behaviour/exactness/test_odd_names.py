@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
@@ -14,6 +13,7 @@ import pytest
 from tests import conftest
 from tests.kit.agent import Agent, an_agent, eventually
 from tests.kit.fixtures import of_file
+from tests.kit.programs import need
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.launch.shells import bash, record
 
@@ -77,8 +77,7 @@ class Shell:
 
 @pytest.fixture
 def shell(agent: Agent, program: str, tmp_path: Path) -> Iterator[Shell]:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
+    need(program)
     shell = Shell(agent, program, tmp_path)
     yield shell
     agent.call("destroy_session", session_id=shell.session, force=True)
@@ -171,8 +170,7 @@ def test_options_come_back_in_zsh_whatever_separates_fields(shell: Shell):
 
 
 def test_files_of_zsh_where_words_are_split(agent: Agent, tmp_path: Path):
-    if shutil.which("zsh") is None:
-        pytest.skip("zsh is not installed")
+    need("zsh")
     home = tmp_path / "two words"
     home.mkdir()
     (home / ".zshrc").write_text("MINE=yes\n")

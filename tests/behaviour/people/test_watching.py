@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import shlex
-import shutil
 import signal
 import struct
 import termios
@@ -19,6 +18,7 @@ import pytest
 
 from tests.kit.agent import Agent, eventually
 from tests.kit.person import press
+from tests.kit.programs import need
 from tests.kit.tmux import plain_tmux
 
 KEYSTROKES = [
@@ -116,8 +116,7 @@ def test_no_key_of_a_watcher_has_an_effect(agent: Agent):
 @pytest.mark.parametrize("shell", [("bash", "--norc"), ("zsh", "-f"), ("fish", "-N")], ids=lambda shell: shell[0])
 def test_the_attach_line_can_be_pasted_into_a_shell(agent: Agent, shell: tuple[str, ...]):
     """zsh takes a bare `=word` for the path of a command."""
-    if shutil.which(shell[0]) is None:
-        pytest.skip(f"{shell[0]} is not installed")
+    need(shell[0])
     made = agent.call("create_session", program="cat", name="pasted")
     clients = ("list-clients", "-F", "#{session_name} #{client_readonly}")
     with watching(made["attach_command"], 24, 80, shell):

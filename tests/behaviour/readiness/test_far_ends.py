@@ -18,7 +18,8 @@ import pytest
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, eventually, refused_for_good
 from tests.kit.fixtures import of_file
-from tests.kit.steps import PATH, Step, Terminal, first, line, missing, over
+from tests.kit.programs import PATH, missing, need
+from tests.kit.steps import Step, Terminal, first, line, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
@@ -67,8 +68,7 @@ def as_user(user: int) -> list[str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
 @pytest.mark.parametrize(("program", "asks"), [("su", "Password: "), ("sudo", "password for nobody: ")])
 def test_who_becomes_another_user_is_asked_for_a_password(agent: Agent, program: str, asks: str):
-    if absent := missing((program, "setpriv")):
-        pytest.skip(f"{absent[0]} is not installed")
+    need(program, "setpriv")
     words = [program, "-k", "true"] if program == "sudo" else [program]
     terminal = Terminal(agent, [*as_user(65534), *words])
     try:
@@ -79,8 +79,7 @@ def test_who_becomes_another_user_is_asked_for_a_password(agent: Agent, program:
 
 def test_sudo_runs_what_then_asks(agent: Agent, accounts: list[str]):
     """A wrong password is checked for seconds in silence, and that is no question."""
-    if absent := missing(("sudo",)):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("sudo")
     command = ["sh", "-c", "sleep 0.5; printf 'name? '; read -r x; echo hello $x; cat"]
     terminal = Terminal(agent, [*accounts, *as_user(65432), "sudo", "-k", *command])
     try:
@@ -101,8 +100,7 @@ PATIENT = {"idle_ms": int(1500 * SLOW)}
 @contextmanager
 def ssh_server(directory: Path, *, before: list[str], passwords: bool) -> Iterator[list[str]]:
     """A server on a port of its own, which `before` starts; gives the client's words, but for the host."""
-    if absent := missing(("sshd", "ssh", "ssh-keygen")):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("sshd", "ssh", "ssh-keygen")
     for name, phrase in (("host", ""), ("key", "open sesame")):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", phrase, "-f", directory / name], check=True)
     shutil.copy(directory / "key.pub", directory / "authorized")

@@ -14,7 +14,8 @@ from tests.behaviour.readiness.test_relays import come
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent
 from tests.kit.fixtures import of_file
-from tests.kit.steps import PATH, Terminal, first, line, missing, over
+from tests.kit.programs import PATH, need
+from tests.kit.steps import Terminal, first, line, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
@@ -27,8 +28,7 @@ agent = of_file(an_agent, "bash", PATH=PATH)
 
 def test_a_program_of_another_session(agent: Agent):
     """`setsid` waits for it."""
-    if absent := missing(("setsid",)):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("setsid")
     asks = "sleep 0.4; read x; sleep 0.4; echo got $x; stty -echo; read y; stty echo; read z"
     terminal = Terminal(agent, ["sh", "-c", 'setsid -w sh -c "$0"; true', asks])
     try:
@@ -59,8 +59,7 @@ def test_su_with_a_command(agent: Agent):
 @root
 @pytest.mark.parametrize("command", ["passwd", "su -c true"])
 def test_a_password_that_is_asked_in_there(agent: Agent, command: str):
-    if absent := missing((command.split()[0],)):
-        pytest.skip(f"{absent[0]} is not installed")
+    need(command.split()[0])
     terminal = Terminal(agent, ["su", *NOBODY, command])
     try:
         terminal.step(first("password", "assword:"))
@@ -70,8 +69,7 @@ def test_a_password_that_is_asked_in_there(agent: Agent, command: str):
 
 def test_who_asks_for_gpg(agent: Agent, tmp_path: Path):
     """Its agent, which belongs to no terminal, starts who asks."""
-    if absent := missing(("gpg", "gpg-agent", "gpgconf", "pinentry-tty")):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("gpg", "gpg-agent", "gpgconf", "pinentry-tty")
     home = tmp_path / "g"
     home.mkdir(mode=0o700)
     (home / "gpg-agent.conf").write_text(f"pinentry-program {shutil.which('pinentry-tty')}\n")
@@ -89,8 +87,7 @@ def test_who_asks_for_gpg(agent: Agent, tmp_path: Path):
 
 
 def test_who_asks_with_stars(agent: Agent):
-    if absent := missing(("systemd-ask-password",)):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("systemd-ask-password")
     terminal = Terminal(agent, ["systemd-ask-password", "--timeout=60", "who?"])
     try:
         terminal.step(first("password", "who?"))

@@ -18,7 +18,8 @@ import pytest
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, eventually
 from tests.kit.fixtures import of_file
-from tests.kit.steps import CLEAN, PATH, Case, Step, Terminal, first, keys, line, missing, over
+from tests.kit.programs import PATH, missing, need
+from tests.kit.steps import CLEAN, Case, Step, Terminal, first, keys, line, over
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness import tty
 
@@ -298,8 +299,7 @@ def repository(path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_program(agent: Agent, files: Path, case: Case):
-    if absent := missing(case.needs):
-        pytest.skip(f"{absent[0]} is not installed")
+    need(*case.needs)
     if "git" in case.needs:
         repository(files / "repo")
     argv = [word.replace("{tmp}", str(files)) for word in case.argv]

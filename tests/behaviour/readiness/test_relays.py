@@ -17,7 +17,8 @@ import pytest
 from tests.conftest import SLOW, TMUX
 from tests.kit.agent import Agent, an_agent, eventually, refused, refused_for_good
 from tests.kit.fixtures import of_file
-from tests.kit.steps import PATH, Terminal, first, keys, line, missing, over
+from tests.kit.programs import PATH, need
+from tests.kit.steps import Terminal, first, keys, line, over
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.sandbox.sandbox import best
 from tmuxmcp.machine.witness.relays import MOST_RELAYS, DeepWitness
@@ -115,8 +116,7 @@ STEPS = [
 @pytest.mark.parametrize("name", RELAYS)
 def test_what_is_asked_behind_a_relay_is_seen(agent: Agent, inner: dict[str, str], name: str):
     relay, needs = RELAYS[name]
-    if absent := missing(needs):
-        pytest.skip(f"{absent[0]} is not installed")
+    need(*needs)
     if name in ONLY_ROOT and os.geteuid():
         pytest.skip("asks for a password, unless root runs it")
     terminal = Terminal(agent, relay(BASH), env=inner)
@@ -308,8 +308,7 @@ def test_a_tmux_inside_is_asked_again_when_it_shows_another_pane(agent: Agent, i
 
 def test_a_tmux_inside_that_is_confined_is_not_asked(agent: Agent, inner: dict[str, str]):
     """What runs for it outside of its sandbox would be of its choice."""
-    if absent := missing(("setpriv",)):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("setpriv")
     terminal = Terminal(agent, ["setpriv", "--no-new-privs", *tmux(BASH)], env=inner)
     try:
         come(agent, terminal, r"in\$")
@@ -337,8 +336,7 @@ BUSY = "ulimit -t 60; while :; do :; done"
 )
 def test_of_a_relay_of_another_user_is_known_who_works(tmp_path: Path, does: str, waiting: str):
     """A question for a secret, a shell at its prompt and one that waits for others look the same there."""
-    if absent := missing(("script", "setpriv")):
-        pytest.skip(f"{absent[0]} is not installed")
+    need("script", "setpriv")
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", LOOKS]
     pid, far = pty.fork()
     if pid == 0:

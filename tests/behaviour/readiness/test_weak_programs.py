@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.conftest import SLOW
+from tests.kit.programs import need
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import ReadResult
 
@@ -178,8 +179,7 @@ rl.question('name: (demo) ', () => rl.question('version: (1.0.0) ', () => 0));
 
 
 async def test_what_an_editor_of_lines_draws_is_a_question(broker: Broker):
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
+    need("node")
     session = await begun(broker, ["node", "-e", ASKS_TWICE])
     assert told(await broker.read(session_id=session, wait_for="ready", timeout_ms=LIMIT)) == ("ready", "kernel")
     answer = await entered(broker, session, "mine")
@@ -229,8 +229,7 @@ async def test_what_listens_and_may_work_is_silent_with_a_note(broker: Broker):
 
 
 async def test_text_that_is_not_entered_does_not_make_a_program_doubtful(broker: Broker):
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
+    need("node")
     session = await begun(broker, ["node"])
     await broker.read(session_id=session, wait_for="ready", timeout_ms=LIMIT)
     answer = (await broker.send("let x = 3", session_id=session, timeout_ms=LIMIT)).result
@@ -294,8 +293,7 @@ setTimeout(() => { console.log('done'); process.exit(3) }, 1500)
 
 
 async def test_run_does_not_come_back_for_an_event_loop_that_only_listens(broker: Broker):
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
+    need("node")
     session = await begun(broker, ["bash"])
     ran = await broker.run(f"node -e {shlex.quote(PAUSED)}", session_id=session, timeout_ms=LIMIT)
     assert (ran.outcome, ran.completed, ran.exit_code) != ("ready", False, None), ran

@@ -13,8 +13,8 @@ from tests.conftest import end_server
 from tests.kit import canaries
 from tests.kit.agent import Agent, eventually
 from tests.kit.canaries import Canaries, person_at, watched_processes
+from tests.kit.programs import PATH
 from tests.kit.sshd import PASSWORD, Box
-from tests.kit.steps import PATH
 
 ASKS = "IFS= read -rsp Word: x; echo; echo got ${#x}"
 

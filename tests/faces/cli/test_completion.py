@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from tests.kit.cli import COMMAND, a_command_line
+from tests.kit.programs import need
 from tests.kit.terminal import SOON_S
 from tmuxmcp.faces.cli.arguments import VERBS
 
@@ -87,8 +87,7 @@ def offered(cli, shell: str, *words: str, separators: str = " \t\n") -> set[str]
 
 @pytest.fixture(params=SHELLS)
 def shell(request):
-    if shutil.which(request.param) is None:
-        pytest.skip(f"there is no {request.param}")
+    need(request.param)
     return request.param
 
 
