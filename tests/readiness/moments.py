@@ -40,6 +40,15 @@ class Seen:
     mode: Mode = "unknown"
     entered: EnteredLine | None = None
     size: int = SIZE
+    typed_at: int = -1
+
+    @property
+    def waiting(self) -> InputWait:
+        return self.verdict.waiting
+
+    @property
+    def secret(self) -> bool:
+        return self.waiting is InputWait.SECRET
 
     @property
     def prompt_in_front(self) -> bool:

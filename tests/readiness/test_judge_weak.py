@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import cast
+
 import pytest
 
 from tests.kit.cases import for_each
+from tests.readiness.moments import Seen
 from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict, entered_at
-from tmuxmcp.readiness.judge import QUESTION_S, may_ask, may_be_working, stands_s, works_beside
+from tmuxmcp.readiness.judge import (
+    QUESTION_S,
+    Facts,
+    LastLine,
+    doubt,
+    line_stands_s,
+    may_be_working,
+    stands_s,
+    works_beside,
+)
+from tmuxmcp.sessions.look import Look
+from tmuxmcp.terminal.modes import may_ask
 
 LOOP = Process(7, "node", "S", "do_epoll_wait", True)
 READER = Process(7, "cat", "S", "wait_woken", True)
@@ -68,9 +83,35 @@ def test_who_was_started_by_what_was_entered_may_be_at_work():
     assert not may_be_working(waits(READER), facts(READER, ended), "", AT_PROMPT)
 
 
-def test_a_secret_is_asked_for_whoever_else_works():
+def test_who_listens_for_a_secret_may_work_and_a_question_stands():
     secret = Verdict(InputWait.SECRET, "", LOOP, weak="its thread")
-    assert not may_be_working(secret, facts(LOOP), "Password: ", AT_PROMPT)
+    assert may_be_working(secret, facts(LOOP), "", AT_PROMPT) == "its thread"
+    look = cast(Look, Seen(secret))
+    assert line_stands_s("Password: ", look, LastLine("Password: ")) == QUESTION_S
+    assert line_stands_s("sending ... ", look, LastLine("sending ... ")) == float("inf")
+
+
+def test_a_box_on_a_screen_that_is_drawn_whole_is_no_prompt():
+    editor = Verdict(InputWait.EDITOR, "", LOOP)
+    assert line_stands_s("> ", cast(Look, Seen(editor)), LastLine("> ")) == 0.0
+    assert line_stands_s("> ", cast(Look, Seen(editor, draws=True)), LastLine("> ")) == float("inf")
+
+
+@for_each(
+    ("process", "typed_at", "doubted"),
+    {
+        "an event loop, after Enter": (LOOP, 50, True),
+        "an event loop, after another key": (LOOP, 60, False),
+        "one that reads": (READER, 50, False),
+        "one that polls nothing but the terminal": (replace(LOOP, only_terminal=True), 50, False),
+        "one whose screen is known": (replace(LOOP, name="htop"), 50, False),
+    }.values(),
+)
+def test_what_draws_the_whole_screen_may_draw_its_answer_later(process: Process, typed_at: int, doubted: bool):
+    seen = Seen(
+        Verdict(InputWait.EDITOR, "", process), draws=True, entered=replace(AT_PROMPT, at=50), typed_at=typed_at
+    )
+    assert bool(doubt(Facts(cast(Look, seen)))) is doubted
 
 
 def test_a_line_entered_where_no_prompt_came_back_changes_nothing():

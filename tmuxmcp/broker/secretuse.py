@@ -19,7 +19,6 @@ from tmuxmcp.contract.settings import Secret
 from tmuxmcp.machine.secretvalue import value_of
 from tmuxmcp.machine.witness.kernel import entered_at
 from tmuxmcp.readiness import finding
-from tmuxmcp.readiness.finding import line_of_cursor
 from tmuxmcp.readiness.wait import WaitCondition
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.look import Look
@@ -109,7 +108,7 @@ def _note(session: Session, look: Look, wait: WaitCondition) -> None:
     wait.sent_at = session.typed_at = look.size
     wait.typed, wait.typed_now, wait.entered = "", typed_now(session, look, 1), True
     wait.types_after(look)
-    session.entered = entered_at(look.verdict, look.judged, line_of_cursor(look), session.entered)
+    session.entered = entered_at(look.verdict, look.judged, look.line_of_cursor, session.entered, look.size)
     session.commands.typing(TypedInput(look.size, None, caller=wait.caller, read_by=look.read_by))
 
 

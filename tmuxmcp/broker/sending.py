@@ -31,7 +31,7 @@ from tmuxmcp.machine.environment import TMUX_SENDS, home_and_end, type_of
 from tmuxmcp.machine.witness.kernel import InputWait, entered_at
 from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.adoptable import learn_prompt
-from tmuxmcp.readiness.finding import line_of_cursor, takes_pastes
+from tmuxmcp.readiness.finding import takes_pastes
 from tmuxmcp.readiness.judge import ESCAPE_S
 from tmuxmcp.readiness.wait import TypedNow, WaitCondition
 from tmuxmcp.record.commands import TypedInput
@@ -220,11 +220,11 @@ async def send(
     wait.shown, wait.entered = _has_echo(look), what.entered
     wait.types_after(look)
     wait.at_rest = wait.before is not None and session.prompts.knows(
-        wait.before.pid, line_of_cursor(look), takes_pastes(look)
+        wait.before.pid, look.line_of_cursor, takes_pastes(look)
     )
     session.typed_at = look.size
     if what.entered:
-        session.entered = entered_at(look.verdict, look.judged, line_of_cursor(look), session.entered)
+        session.entered = entered_at(look.verdict, look.judged, look.line_of_cursor, session.entered, look.size)
     await reading.before(session, asked, wait, call, now=True)
     session.commands.typing(
         TypedInput(look.size, _shown_text(look, what), caller=call.caller, lines=what.lines, read_by=look.read_by)

@@ -24,8 +24,12 @@ What is trusted, and why:
 
 - The thread that sleeps in a read of this terminal. It can do nothing but wait for input; its children may work, and
   do not read for it.
-- A poll of it says less: an event loop listens while it works. It counts where nothing tells that it works: no
-  time-out, no other thread asleep in work, no child, its prompt back. Otherwise its last line or silence decides.
+- A poll of nothing else, by the only thread and without a time-out, is worth as much: nothing but a key ends it.
+- Any other poll says less: an event loop listens while it works. It counts where nothing tells that it works: no
+  time-out, no other thread asleep in work, no child, its prompt back. Otherwise the cursor's line or silence decides;
+  on a screen that a program draws whole, after Enter, silence alone.
+- A terminal that does not echo says what becomes of what is typed, not that somebody asks: who listens is doubted there
+  as well.
 - Marks, once the shell has the terminal: a shell prints them, not the program that it runs, and they carry its nonce.
 - A count of sleeps ("wakes"). The same count at two moments means the same sleep: nothing was read in between.
 - tmux's answers are in order. Two of them, and a sink that sleeps, mean that all that was printed is in the log.

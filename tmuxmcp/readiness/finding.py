@@ -39,10 +39,10 @@ from tmuxmcp.terminal.text.unechoed import (
     Echo,
     Printed,
     behind_echo,
+    drawn_to_cursor,
     edited_in,
     padded,
     unechoed,
-    with_blanks,
     without_echo,
 )
 from tmuxmcp.terminal.widths import text_width
@@ -200,17 +200,15 @@ def _edited_since(scan: Scan, start: int, data: bytes) -> tuple[tuple[int, int],
     return tuple((begin, end) for begin, end in shown if 0 < begin < end)[:MOST_PROMPTS]
 
 
-def line_of_cursor(scan: Scan) -> str:
-    """The line that the cursor is in, with its blanks up to there."""
-    data = scan.log.read(max(scan.size - LAST_LINE_BYTES, 0), min(scan.size, LAST_LINE_BYTES))
-    return with_blanks(scan.last_text, data, scan.cols).rpartition("\n")[2]
-
-
 def line_since(scan: Scan, offset: int, typed: str) -> str:
     """The line that the cursor is in, as far as it was printed since an offset and is no echo of what was typed."""
     if scan.size <= offset:
         return ""
-    return printed_since(scan, offset, Echo(typed)).rpartition("\n")[2]
+    start = max(offset, scan.size - LAST_LINE_BYTES, scan.log.head())
+    text = drawn_to_cursor(scan.log.read(start, scan.size - start), scan.cols, scan.rows)
+    if text is None:
+        return printed_since(scan, offset, Echo(typed)).rpartition("\n")[2]
+    return without_echo(text.rpartition("\n")[2], Echo(typed))
 
 
 def takes_pastes(scan: Scan) -> bool:
@@ -266,7 +264,7 @@ class Prompt:
             shown = await shown_by(session)
             return row_of_cursor(shown) if shown else ""
         if self.sent_at is None:
-            return line_of_cursor(scan)
+            return scan.line_of_cursor
         return line_since(scan, self.sent_at, self.typed)
 
 
@@ -448,7 +446,7 @@ class Finding:
             line = ""
             if look.size > self.session.typed_at:
                 entered = self.sent_at is not None and self.entered
-                line = line_since(look, self.sent_at or 0, self.typed) if entered else line_of_cursor(look)
+                line = line_since(look, self.sent_at or 0, self.typed) if entered else look.line_of_cursor
             self._new = look.size, line
         process, line = look.verdict.process, self._new[1]
         return NewLine(line, process is not None and self.session.prompts.knows(process.pid, line, takes_pastes(look)))
@@ -456,7 +454,7 @@ class Finding:
 
 def last_line_of(session: Session, look: Look) -> LastLine:
     """The line that the cursor is in, with what is known of it."""
-    process, text, pastes = look.verdict.process, line_of_cursor(look), takes_pastes(look)
+    process, text, pastes = look.verdict.process, look.line_of_cursor, takes_pastes(look)
     editor, prompts = look.waiting is InputWait.EDITOR, session.prompts
     return LastLine(
         text,
@@ -464,6 +462,7 @@ def last_line_of(session: Session, look: Look) -> LastLine:
         drawn=editor and puts_cursor(look),
         edited=editor and process is not None and prompts.begins(process.pid, text),
         known=process is not None and prompts.knows(process.pid, text, pastes),
+        secret=look.may_ask_secret,
     )
 
 

@@ -20,7 +20,16 @@ from tmuxmcp.machine.witness.kernel import (
     Verdict,
     descends,
 )
-from tmuxmcp.terminal.modes import ASKS_SECRET, EDITORS, FULLSCREEN, PAGERS, may_be_prompt
+from tmuxmcp.terminal.modes import (
+    EDITORS,
+    FULLSCREEN,
+    PAGERS,
+    PROGRESS_LINE,
+    asks_secret,
+    may_ask,
+    may_be_prompt,
+    shape,
+)
 
 if TYPE_CHECKING:
     from tmuxmcp.contract.results import Evidence
@@ -126,7 +135,7 @@ class Settling:
         """Who waits for input, and the size of the log when that was first seen."""
         self._answer_s = 0.0
         """How long tmux took for its last answer."""
-        self._fed = (False, "", now)
+        self._fed = (False, LastLine(""), now)
         """What the judgement that the last look is to confirm rests on: marks, the last line, the time."""
 
     def grown(self, size: int, now: float) -> bool:
@@ -171,8 +180,9 @@ class Settling:
             if why:
                 return why if isinstance(why, Need) else NO_TIME  # it has just begun to listen for a time only
         if facts.look.prompt_in_front:
-            return Conclusion("ready", "marks", line)
-        return Conclusion("ready", "prompt" if self._terms.prompt_needed else "kernel", line)
+            return Conclusion("ready", "marks", line.text)
+        note = SECRET_BY_TEXT if line.secret else None
+        return Conclusion("ready", "prompt" if self._terms.prompt_needed else "kernel", line.text, note=note)
 
     def _listens(self, facts: Facts, process: Process, now: float) -> Judged:
         """Of a program that the kernel sees waiting for input."""
@@ -198,7 +208,7 @@ class Settling:
             return NO_TIME
         if now < since + LATEST_S and self._answer_s > max(slower_s, SETTLE_S):
             return since + LATEST_S
-        self._fed = facts.look.prompt_in_front, facts.line.text, now
+        self._fed = facts.look.prompt_in_front, facts.line, now
         return Need.LAST_LOOK
 
     def _held(self, facts: Facts, now: float) -> Judged | None:
@@ -233,10 +243,9 @@ class Settling:
         return "" if now >= self._still_since(now) + self._line_stands_s(facts) else why
 
     def _line_stands_s(self, facts: Facts) -> float:
-        process = facts.look.verdict.process
-        if process is None or facts.line is None or facts.new_line is None:
+        if facts.line is None or facts.new_line is None:
             return NO_TIME
-        return line_stands_s(facts.new_line.text, process, facts.line)
+        return line_stands_s(facts.new_line.text, facts.look, facts.line)
 
     def _still_since(self, now: float) -> float:
         return max(now if self._listens_since is None else self._listens_since, self.changed)
@@ -340,7 +349,7 @@ class Settling:
         if facts.new_line is None:
             return Need.NEW_LINE
         line = facts.new_line.text
-        if ASKS_SECRET.search(line):
+        if asks_secret(line):
             note = SECRET_BY_TEXT
         elif may_be_prompt(line):
             note += IF_A_SHELL
@@ -431,7 +440,7 @@ class AskingJudge:
         if facts.line is None:
             return Need.LINE
         stands, silent = (
-            self._printed + line_stands_s(facts.line.text, process, facts.line),
+            self._printed + line_stands_s(facts.line.text, facts.look, facts.line),
             self._printed + NEW_LINE_S,
         )
         if now >= stands:
@@ -497,6 +506,8 @@ class LastLine:
     """A line editor shows its prompt, and behind it what is typed: nothing was entered there yet."""
     known: bool = False
     """It looks like a prompt of this program that was seen at rest."""
+    secret: bool = False
+    """It asks for a secret, and nothing tells whether what is typed will be shown."""
 
 
 @dataclass(frozen=True)
@@ -541,7 +552,7 @@ class Conclusion:
     doubt: str = ""
     """Why it may be at work all the same; empty: nothing tells so."""
     note: str | None = None
-    """What is to be said where nothing but silence is known."""
+    """What is to be said where it cannot be known what the program does, or what becomes of what is typed."""
 
 
 Judged = Conclusion | Need | float
@@ -569,21 +580,34 @@ class Judge(Protocol):
 def doubt(facts: Facts, drawn: bool = True) -> str | Need:
     """Why a program that listens may be at work; empty: nothing tells so.
 
-    One that draws the whole screen and listens for keys is ready for them, whatever it goes on to draw: only where
-    it has drawn nothing for the last key, or others of its pipeline work for it, it may not have come to its end.
+    One that draws the whole screen and listens for keys is ready for them. It may not have come to its end where it has
+    drawn nothing for the last key, where others of its pipeline work for it, and where it was sent an Enter and waits
+    for more than the terminal: what it draws at once may say no more than that it works.
 
     Args:
         drawn: something was printed since something was typed, if it was.
     """
-    process = facts.look.verdict.process
-    if process is None or not (facts.look.draws or facts.look.mode in FULL_SCREEN_MODES):
+    look = facts.look
+    process = look.verdict.process
+    if process is None or not draws_screen(look):
         if facts.line is None:
             return Need.LINE
-        return may_be_working(facts.look.verdict, facts.look.judged, facts.line.text, facts.look.entered)
-    beside = works_beside(process, facts.look.judged)
+        return may_be_working(look.verdict, look.judged, facts.line.text, look.entered)
+    beside = works_beside(process, look.judged)
     if beside:
         return beside
-    return "" if drawn or process.name in SCREEN_PROGRAMS or process.time_out_s is None else facts.look.verdict.weak
+    if process.name in SCREEN_PROGRAMS:
+        return ""
+    loops = not (process.only_reads or process.only_terminal)
+    entered = look.entered
+    if loops and entered and (entered.pid, entered.at) == (process.pid, look.typed_at):
+        return f"{process.name} listens to more than the terminal, and may draw its answer later"
+    return "" if drawn or process.time_out_s is None else look.verdict.weak
+
+
+def draws_screen(look: Look) -> bool:
+    """Whether its program draws the whole screen: not one that reads whole lines, whatever was drawn before."""
+    return look.waiting is InputWait.EDITOR and (look.draws or look.mode in FULL_SCREEN_MODES)
 
 
 def stands_again_s(known: bool, pastes: bool) -> float:
@@ -596,15 +620,20 @@ def stands_again_s(known: bool, pastes: bool) -> float:
     return KNOWN_S if pastes else KNOWN_PLAIN_S
 
 
-def line_stands_s(line: str, process: Process, last: LastLine) -> float:
+def line_stands_s(line: str, look: Look, last: LastLine) -> float:
     """How long a last line must stand to tell that a program which may be at work waits for input.
+
+    A line on a screen of which a program draws the whole tells nothing: many draw a box for input while they work.
 
     Args:
         line: of it, what is newer than what was typed.
     """
+    process = look.verdict.process
+    if process is None or draws_screen(look):
+        return NO_TIME
     if last.edited:
         return 0.0
-    needed_s = stands_s(line, process.time_out_s, last.drawn)
+    needed_s = stands_s(line, process.time_out_s, drawn=last.drawn, secret=look.secret)
     return NO_TIME if needed_s is None else needed_s
 
 
@@ -624,9 +653,8 @@ QUESTION_S = 0.15
 SHORT_S = 0.25
 """A program that wakes so often, as those do that draw a spinner, is waited for until it has slept once in peace."""
 
-_QUESTION_LINE = re.compile(r"\?[^.?]{0,60}$|[\[(]\w+/\w+[\])]\W*$")
-_ENDS_SO = re.compile(r"[$#%>:?)\]]\s*$")
-_PROGRESS_LINE = re.compile(r"\d\s?%|\d\s?/\s?\d+\W*$|[\[(][\s=#*.>█-]*[\])]\s*$")
+_QUESTION_LINE = re.compile(r"\?[^.?]{0,60}$|[\[(]\w+/\w+[\])]\W*$|^\s*\[[^\[\]]+\]:\s*$")
+_WORD = re.compile(r"\w")
 
 STILL_LISTENS = (
     "Nothing was printed for {} ms. {}, so it may wait for input or still work: that cannot be known. Wait for a text "
@@ -642,7 +670,7 @@ def may_be_working(verdict: Verdict, facts: KernelFacts | None, line: str, enter
         entered: the last line that was entered, where that is known.
     """
     process = verdict.process
-    if process is None or verdict.waiting is InputWait.SECRET:
+    if process is None:
         return ""
     if verdict.weak:
         return verdict.weak
@@ -651,9 +679,14 @@ def may_be_working(verdict: Verdict, facts: KernelFacts | None, line: str, enter
     begun = _begun_since(facts, process, entered)
     if begun:
         return f"{begun.name} was started by what was entered, and still runs"
-    if process.wait_channel in POLL_WAIT_CHANNELS and entered.prompt and not line.strip():
+    if not process.only_reads and entered.prompt and not _is_back(entered.prompt, line):
         return f"{process.name} listens, and its prompt has not come back"
     return ""
+
+
+def _is_back(prompt: str, line: str) -> bool:
+    """Whether a line is the prompt at which the last one was entered; its digits and paths may be others."""
+    return line.strip() == prompt.strip() or ("" != shape(line) == shape(prompt))
 
 
 def works_beside(process: Process, facts: KernelFacts | None) -> str:
@@ -674,31 +707,24 @@ def works_beside(process: Process, facts: KernelFacts | None) -> str:
 
 def _begun_since(facts: KernelFacts, process: Process, entered: EnteredLine) -> Process | None:
     others = (each for each in facts.processes if each.pid not in entered.present and each.pid != process.pid)
-    reads = (
-        process.wait_channel not in POLL_WAIT_CHANNELS
-    )  # then it waits for nothing else, its own children least of all
-    others = (each for each in others if not (reads and descends(each, process, facts.processes)))
+    others = (each for each in others if not (process.only_reads and descends(each, process, facts.processes)))
     return next((each for each in others if each.on_terminal is False and each.state not in "ZX"), None)
 
 
-def may_ask(line: str) -> bool:
-    """Whether a line ends as prompts and questions do: `Resolving: ` does too, and is neither."""
-    return bool(_ENDS_SO.search(line)) and not _PROGRESS_LINE.search(line)
-
-
-def stands_s(line: str, time_out_s: float | None, drawn: bool = False) -> float | None:
+def stands_s(line: str, time_out_s: float | None, *, drawn: bool = False, secret: bool = False) -> float | None:
     """How long a last line must stand to tell that its program waits for input; None: it does not tell.
 
     Args:
         line: what is in the cursor's line, and newer than what was typed.
         time_out_s: of the program's wait.
-        drawn: a line editor drew it.
+        drawn: a line editor drew it, also one of signs alone, as the second line of a block has.
+        secret: what is typed is not shown.
     """
-    if not line.strip() or _PROGRESS_LINE.search(line):
+    if not line.strip() or PROGRESS_LINE.search(line):
         return None
     if may_be_prompt(line):
         stands = 0.0
-    elif _QUESTION_LINE.search(line) or (drawn and may_ask(line)):
+    elif _QUESTION_LINE.search(line) or ((drawn or secret) and may_ask(line)) or (drawn and not _WORD.search(line)):
         stands = QUESTION_S
     else:
         return None

@@ -237,7 +237,7 @@ _Found = tuple[Outcome, Evidence | None]
 def _answer(found: _Found, watch: _WaitProgress) -> Answer:
     outcome, evidence = found
     waited_ms = ms_since(watch.begun)
-    note = watch.note if outcome in ("idle", "immediate") else None
+    note = watch.note if outcome in ("idle", "immediate") or evidence in ("kernel", "prompt") else None
     match = watch.match or watch.matching.stale
     note = joined_notes(note, watch.printing.note)
     return Answer(outcome, evidence, waited_ms, watch.settled, note, watch.command, match)

@@ -33,8 +33,9 @@ from tmuxmcp.record.log import Places, RawLog
 from tmuxmcp.sessions.levels import LevelScan, has_terminal, shell_at
 from tmuxmcp.sessions.life import OVER_STATES, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
-from tmuxmcp.terminal.modes import ModeFacts, mode_of, shape
+from tmuxmcp.terminal.modes import ModeFacts, asks_secret, may_ask, mode_of, shape
 from tmuxmcp.terminal.text.plain import plain
+from tmuxmcp.terminal.text.unechoed import LAST_LINE_BYTES, drawn_to_cursor, with_blanks
 from tmuxmcp.tmux.panes import Pane
 
 LAST_TEXT_BYTES = 2048
@@ -158,6 +159,18 @@ class Scan:
         start = max(self.size - LAST_TEXT_BYTES, 0)
         return plain(self.log.read(start, self.size - start), self.cols, self.rows).text
 
+    @cached_property
+    def text_to_cursor(self) -> str:
+        """The end of what it printed, up to the line that the cursor is in, with its blanks up to there."""
+        data = self.log.read(max(self.size - LAST_LINE_BYTES, 0), min(self.size, LAST_LINE_BYTES))
+        drawn = drawn_to_cursor(data, self.cols, self.rows)
+        return with_blanks(self.last_text, data, self.cols) if drawn is None else drawn
+
+    @property
+    def line_of_cursor(self) -> str:
+        """The line that the cursor is in, with its blanks up to there."""
+        return self.text_to_cursor.rpartition("\n")[2]
+
 
 @dataclass(frozen=True)
 class Look(Scan):
@@ -279,6 +292,12 @@ class Look(Scan):
         return self.marks and self.facts is not None and self.own_shell_in_front and reads and seen
 
     @property
+    def may_ask_secret(self) -> bool:
+        """Its last line asks for a secret, and nothing tells whether it shows what it reads."""
+        seen = self.waiting is InputWait.EDITOR and self.mode == "line_input"
+        return (seen or self.verdict.hidden) and asks_secret(self.text_to_cursor)
+
+    @property
     def unread(self) -> bool:
         """Something that was typed has not been read, as far as the kernel tells."""
         return self.judged is not None and self.judged.unread > 0
@@ -336,17 +355,25 @@ class Look(Scan):
         return now is not None and now == self.unmarked_prompt
 
     @property
+    def _only_listens(self) -> bool:
+        """Its program may work, and hears what is typed all the same."""
+        process = self.verdict.process
+        return process is not None and bool(self.verdict.weak or process.wait_channel in POLL_WAIT_CHANNELS)
+
+    @property
     def mode(self) -> Mode:
         """What its terminal does."""
-        process = self.verdict.process
+        process, waiting = self.verdict.process, self.waiting
         if self.adopting and not self.exited:
             return "running"
+        if waiting is InputWait.SECRET and self._only_listens and not may_ask(self.line_of_cursor):
+            waiting = InputWait.LINE
         return mode_of(
             ModeFacts(
                 lost=self.state is State.LOST or self.cut,
                 exited=self.exited,
                 at_prompt=self.takes_commands or self.at_unmarked_prompt,
-                waiting=self.waiting.value,
+                waiting=waiting.value,
                 alternate_screen=self.alternate_screen,
                 command=process.name if process else "",
             )

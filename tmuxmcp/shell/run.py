@@ -108,7 +108,6 @@ from tmuxmcp.shell.entering import (
 from tmuxmcp.shell.startup import busy, continue_it, edits, wants_more
 from tmuxmcp.shell.typed import Job, RunOutcome
 from tmuxmcp.terminal.marks import ShellState
-from tmuxmcp.terminal.modes import ASKS_SECRET
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import PaneChanged, Stamp
 
@@ -124,7 +123,7 @@ MAY_WORK = (
     f"Answer with send, or wait: {WHEN_OVER[0].lower()}{WHEN_OVER[1:]}"
 )
 
-BY_TEXT = "By its last line alone, what runs behind {who} asks for a secret."
+BY_TEXT = "By its last line alone, {who} asks for a secret."
 
 KEYS_OF_TERMINALS = "\x03\x11\x13\x1a\x1c"
 """C-c, C-q, C-s, C-z, C-\\: signals and flow control stay on in line editors, also inside a paste (termios(3))."""
@@ -564,8 +563,9 @@ async def _asks(
         note = MAY_WORK.format(who=who, why=why[0].upper() + why[1:])
         return replace(ran, note=joined_notes(ran.note, note))
     match settled.waiting:
-        case InputWait.UNKNOWN if ASKS_SECRET.search(last_line(settled)):
-            what = f"{BY_TEXT.format(who=who)} Have the person type it with `tmuxmcp attach --take {session.id}`"
+        case _ if settled.may_ask_secret:
+            asker = f"what runs behind {who}" * settled.verdict.hidden or who
+            what = f"{BY_TEXT.format(who=asker)} Have the person type it with `tmuxmcp attach --take {session.id}`"
         case InputWait.UNKNOWN:
             what = f"{who} hides what runs behind it, and its last line looks like a prompt: use send"
             what += ", or if it is a shell's, run adopt=yes"

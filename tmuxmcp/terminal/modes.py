@@ -20,13 +20,24 @@ PAGERS = frozenset({"less", "more", "most", "man", "pg", "bat", "moar", "pager",
 EDITORS = frozenset(
     {"vim", "vi", "nvim", "view", "vimdiff", "vim.basic", "vim.tiny", "rvim", "ex", "nano", "rnano", "pico", "emacs"}
     | {"emacs-nox", "emacs-gtk", "emacs-x", "emacsclient"}
-    | {"micro", "helix", "hx", "kak", "joe", "jed", "ne", "mcedit", "ed", "editor", "sensible-editor"}
+    | {"micro", "helix", "hx", "kak", "joe", "jmacs", "jpico", "jstar", "rjoe", "jed", "ne", "mcedit", "mg", "zile"}
+    | {"nvi", "vis", "tilde", "dte", "ed", "editor", "sensible-editor"}
 )
 FULLSCREEN = frozenset({"top", "htop", "btop", "mc", "dialog", "whiptail", "watch", "fzf", "elinks", "links"})
 """Programs that draw the screen, some without asking for the alternate one."""
 
-ASKS_SECRET = re.compile(r"(?i)(?:password|passphrase|passcode|passwd|verification code)[^\n]*: ?$")
-"""The last line of a far terminal whose facts cannot be had: it is told of, and makes no mode."""
+_SECRET_WORD = r"(?i)\b(?:password|passphrase|passcode|passwd|verification code|pin|otp|secret|token|api key)\b"
+_STARS = r"[*•●▪∙]"
+_ASKS_SECRET = re.compile(rf"{_SECRET_WORD}[^\n]*?(?:[:?>›»]\s*{_STARS}*|\s{_STARS}+|\[[\w ]*hidden\])\s*$")
+_NO_WORD = re.compile(r"[\W_]*")
+
+
+def asks_secret(text: str) -> bool:
+    """Whether the end of a text asks for a secret: its last line, or the one above where that shows no word."""
+    above, _, line = text.rpartition("\n")
+    if _NO_WORD.fullmatch(line):
+        return bool(_ASKS_SECRET.search(line) or _ASKS_SECRET.search(above.rpartition("\n")[2]))
+    return bool(_ASKS_SECRET.search(line))
 
 
 @dataclass(frozen=True)
@@ -144,3 +155,13 @@ def may_be_prompt(line: str) -> bool:
     if _ASKS_CHOICE.search(text) or _PROGRESS_DISPLAY.search(text):
         return False
     return bool(_ENDS_IN_SIGN.search(text) or _WORD_IN_BRACKETS.fullmatch(text))
+
+
+_ENDS_SO = re.compile(r"[$#%>:?)\]]\s*$")
+PROGRESS_LINE = re.compile(r"\d\s?%|\d\s?/\s?\d+\W*$|[\[(][\s=#*.>█-]*[\])]\s*$")
+"""How far something has come."""
+
+
+def may_ask(line: str) -> bool:
+    """Whether a line ends as prompts and questions do: `Resolving: ` does too, and is neither."""
+    return bool(_ENDS_SO.search(line)) and not PROGRESS_LINE.search(line)

@@ -7,6 +7,7 @@ terminal begins, a system without /proc. `witness` reads the facts.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 
 from tmuxmcp.contract.latedataclass import dataclass
@@ -89,6 +90,13 @@ class Process:
     """It polls the terminal, and goes on by itself after so long; None: never, or not known."""
     other_work: str = ""
     """What another thread of it sleeps in that may be work; empty: nothing."""
+    only_terminal: bool = False
+    """Its one thread polls this terminal and nothing else."""
+
+    @property
+    def only_reads(self) -> bool:
+        """It does nothing until somebody types, whatever its children do."""
+        return self.wait_channel in TTY_READ or (self.only_terminal and self.time_out_s is None)
 
 
 @dataclass(frozen=True)
@@ -188,13 +196,14 @@ def _lines(alive: list[Process], echo: bool) -> Verdict:
         p for p in asleep if p.wait_channel in POLL_WAIT_CHANNELS and p.on_terminal and p.name not in OPAQUE_PROGRAMS
     ]
     for process in reading:
-        if not echo:
-            return Verdict(InputWait.SECRET, f"{process.name} waits for a line without echo", process)
-        if _computing(alive):
+        # A question for a secret stands whatever others do: `tar | gpg -c`. One that listens may do it by those.
+        certain = not echo and process.main and process.wait_channel in TTY_READ
+        if _computing(alive) and not certain:
             break
-        if process.name in OPAQUE_PROGRAMS and not process.main:
+        if echo and process.name in OPAQUE_PROGRAMS and not process.main:
             break  # `docker run -i`: it reads all the time; ssh's question is asked by the main thread
-        return Verdict(InputWait.LINE, f"{process.name} waits for a line", process, weak=weakness(process, alive))
+        waiting, what = (InputWait.LINE, "line") if echo else (InputWait.SECRET, "line without echo")
+        return Verdict(waiting, f"{process.name} waits for a {what}", process, weak=weakness(process, alive))
     unseen = [p for p in asleep if p.wait_channel in UNREADABLE_WAIT_CHANNELS]
     if unseen and not echo and not _computing(alive):
         # sudo of another user: hardly anything but a question for a secret turns the echo off and keeps lines.
@@ -215,8 +224,8 @@ def weakness(process: Process, alive: list[Process]) -> str:
         return f"a thread of {process.name} always listens, whatever the others do"
     if process.other_work:
         return f"another thread of {process.name} sleeps in {process.other_work}"
-    if process.wait_channel in TTY_READ:
-        return ""  # it does nothing until somebody types, whatever its children do
+    if process.only_reads:
+        return ""
     child = next((each for each in alive if each.on_terminal is False and descends(each, process, alive)), None)
     return f"{process.name} has started {child.name}, which still runs" if child else ""
 
@@ -289,18 +298,23 @@ class EnteredLine:
     """Who waited there for input."""
     present: frozenset[int]
     """Who was in the foreground group then."""
+    at: int = 0
+    """Size of the log then."""
 
 
-def entered_at(verdict: Verdict, facts: KernelFacts | None, line: str, last: EnteredLine | None) -> EnteredLine | None:
+def entered_at(
+    verdict: Verdict, facts: KernelFacts | None, line: str, last: EnteredLine | None, at: int = 0
+) -> EnteredLine | None:
     """What there is to remember of the moment before something is entered.
 
     Args:
         line: the one that the cursor is in.
+        at: size of the log.
         last: of what was entered before: where its prompt has not come back, nothing has changed.
     """
     if verdict.process is None or facts is None:
         return None
     line = line.strip()
     if last and not line and last.pid == verdict.process.pid:
-        return last
-    return EnteredLine(line, verdict.process.pid, frozenset(each.pid for each in facts.processes))
+        return replace(last, at=at)
+    return EnteredLine(line, verdict.process.pid, frozenset(each.pid for each in facts.processes), at)

@@ -34,9 +34,6 @@ from tmuxmcp.machine.witness.kernel import (
     rank,
 )
 
-EPOLL_WAIT_CHANNELS = {"do_epoll_wait", "ep_poll"}
-"""Those of epoll alone."""
-
 MOST_PROCESSES, MOST_THREADS = 200, 64
 """So many are looked at."""
 
@@ -342,16 +339,13 @@ def _process(
     ):
         return process
     other_work = next((each for other, each in channels.items() if other != path and may_work(each)), "") or ""
+    opened = _opened(pid)
+    relay = any(each.endswith("/ptmx") for each in opened)
+    only = process.only_terminal and len(threads) == 1
     age_s = proc.since_boot_s() - proc.stat(f"/proc/{pid}").born_s
-    process = replace(process, relay=_is_relay(pid), age_s=age_s, other_work=other_work)
+    process = replace(process, relay=relay, age_s=age_s, other_work=other_work, only_terminal=only)
     # Another process can change what an epoll waits for; what another thread does is not counted.
-    if (
-        asleep is not None
-        and stat
-        and stat.threads == 1
-        and process.wakes
-        and process.wait_channel not in EPOLL_WAIT_CHANNELS
-    ):
+    if asleep is not None and stat and stat.threads == 1 and process.wakes and EPOLL_LINK not in opened:
         asleep[pid] = Asleep(stat.born_s, process)
     return process
 
@@ -367,10 +361,12 @@ def _thread(process: Process, path: str, terminal: proc.Device) -> Process:
     if state == "S":
         with suppress(proc.ThreadRuns):
             waits = on_terminal(process.pid, path, channel, terminal)
-            time_out_s = of(path) if channel in POLL_WAIT_CHANNELS and waits is not False else None
+            polls = channel in POLL_WAIT_CHANNELS and waits is not False
+            time_out_s = of(path) if polls else None
+            only = polls and _polls_nothing_else(process.pid, path, terminal)
             if _wakes(path) == wakes:
                 found = replace(process, state=state, wait_channel=channel, on_terminal=waits)
-                return replace(found, time_out_s=time_out_s, wakes=wakes)
+                return replace(found, time_out_s=time_out_s, only_terminal=only, wakes=wakes)
         state, channel = "R", None  # it has gone on, and perhaps to sleep anew, between the first fact and the last
     return replace(process, state=state, wait_channel=channel)
 
@@ -407,9 +403,8 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: proc.Device)
         raise
     except (OSError, ValueError, IndexError):
         pass  # refused
-    try:
-        opened = [_link(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-    except OSError:
+    opened = _opened(pid)
+    if not opened:
         return None
     if not any(name.startswith(("/dev/pts/", "/dev/tty")) for name in opened):
         return False
@@ -418,6 +413,20 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: proc.Device)
     ):
         return None
     return True
+
+
+def _polls_nothing_else(pid: int, path: str, terminal: proc.Device) -> bool:
+    """Whether a thread that polls a terminal waits for nothing else; False where that cannot be told."""
+    with suppress(OSError, ValueError, IndexError):
+        call, arguments = _call(path)
+        if call in _POLLS:
+            fds = [fd for fd, _ in _polled(path, arguments)]
+        elif call in _SELECTS:
+            fds = [fd for at in (1, 2, 3) for fd in _selected(path, arguments, at)]
+        else:
+            return False
+        return all(_is_terminal(pid, fd, terminal) for fd in fds)
+    return False
 
 
 def waited_for(pid: int, path: str) -> Iterable[int] | None:
@@ -430,27 +439,38 @@ def waited_for(pid: int, path: str) -> Iterable[int] | None:
         Runs: the thread runs.
         OSError, ValueError, IndexError: the call cannot be seen.
     """
-    words = proc.system_call(path)
-    return _waited_for(pid, path, int(words[0]), [int(word, 16) for word in words[1:7]])
-
-
-def _waited_for(pid: int, path: str, call: int, arguments: list[int]) -> Iterable[int] | None:
-    """The files that a system call waits for input from; None: another call."""
+    call, arguments = _call(path)
     if call in _READS:
         return [arguments[0]]
     if call in _POLLS:
-        count = min(arguments[1], 1024)
-        entries = struct.iter_unpack("=ihh", _memory(path, arguments[0], count * 8)) if count else ()
-        return [fd for fd, events, _ in entries if events & select.POLLIN]
+        return _with_sets(pid, [fd for fd, events in _polled(path, arguments) if events & select.POLLIN])
     if call in _SELECTS:
-        count = min(arguments[0], 1024)
-        if not arguments[1] or not count:
-            return []
-        bits = int.from_bytes(_memory(path, arguments[1], (count + 63) // 64 * 8), "little")
-        return [fd for fd in range(count) if bits >> fd & 1]
+        return _with_sets(pid, _selected(path, arguments, 1))
     if call in _EPOLLS:
         return watched_descriptors(pid, arguments[0])
     return [] if call in _OTHER_CALLS else None
+
+
+def _call(path: str) -> tuple[int, list[int]]:
+    """The number of the system call that a thread sleeps in, and its arguments."""
+    words = proc.system_call(path)
+    return int(words[0]), [int(word, 16) for word in words[1:7]]
+
+
+def _polled(path: str, arguments: list[int]) -> list[tuple[int, int]]:
+    """The descriptors of a poll(2), with what it waits for; those below 0 are left out, as the kernel does."""
+    count = min(arguments[1], 1024)
+    entries = struct.iter_unpack("=ihh", _memory(path, arguments[0], count * 8)) if count else ()
+    return [(fd, events) for fd, events, _ in entries if fd >= 0]
+
+
+def _selected(path: str, arguments: list[int], at: int) -> list[int]:
+    """The descriptors in one of the three sets of a select(2), by the number of its argument."""
+    count = min(arguments[0], 1024)
+    if not arguments[at] or not count:
+        return []
+    bits = int.from_bytes(_memory(path, arguments[at], (count + 63) // 64 * 8), "little")
+    return [fd for fd in range(count) if bits >> fd & 1]
 
 
 def _memory(path: str, address: int, size: int) -> bytes:
@@ -466,10 +486,11 @@ def _is_terminal(pid: int, fd: int, terminal: proc.Device) -> bool:
     return opened == terminal or opened.number == OWN_TERMINAL
 
 
-def _is_relay(pid: int) -> bool:
+def _opened(pid: int) -> list[str]:
+    """What the descriptors of a process lead to; empty where they cannot be seen."""
     with suppress(OSError):
-        return any(_link(f"/proc/{pid}/fd/{fd}").endswith("/ptmx") for fd in os.listdir(f"/proc/{pid}/fd"))
-    return False
+        return [_link(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    return []
 
 
 def _link(path: str) -> str:
@@ -523,6 +544,9 @@ def _wakes(path: str) -> int:
 INPUT_EVENTS = 0x001 | 0x040
 """EPOLLIN, and EPOLLRDNORM, which says the same."""
 
+EPOLL_LINK = "anon_inode:[eventpoll]"
+"""What a descriptor of a set leads to, below `/proc/PID/fd`."""
+
 NESTED_EPOLLS = 5
 """The kernel refuses deeper nests."""
 
@@ -539,16 +563,16 @@ def watched_descriptors(pid: int, fd: int, depth: int = NESTED_EPOLLS) -> list[i
     with open(f"/proc/{pid}/fdinfo/{fd}") as file:
         # `tfd:        0 events:       19 data: ...`
         rows = [line.split() for line in file if line.startswith("tfd:")][:WATCHED_FILES]
-    found: list[int] = []
-    for row in rows:
-        target, events = int(row[1]), int(row[3], 16)
-        if not events & INPUT_EVENTS:
-            continue
-        found.append(target)
-        if depth > 1:
-            with suppress(OSError):
-                if os.readlink(f"/proc/{pid}/fd/{target}") == "anon_inode:[eventpoll]":
-                    found += watched_descriptors(pid, target, depth - 1)
+    return _with_sets(pid, [int(row[1]) for row in rows if int(row[3], 16) & INPUT_EVENTS], depth - 1)
+
+
+def _with_sets(pid: int, fds: list[int], depth: int = NESTED_EPOLLS) -> list[int]:
+    """Descriptors, and behind them those that sets among them wait for."""
+    found = list(fds)
+    for fd in fds if depth > 0 else ():
+        with suppress(OSError):
+            if os.readlink(f"/proc/{pid}/fd/{fd}") == EPOLL_LINK:
+                found += watched_descriptors(pid, fd, depth)
     return found
 
 
@@ -574,8 +598,7 @@ def of(path: str) -> float | None:
         Runs: it has woken up.
     """
     try:
-        words = proc.system_call(path)
-        call, arguments = int(words[0]), [int(word, 16) for word in words[1:7]]
+        call, arguments = _call(path)
         if call in _BY_MILLISECONDS:
             (count,) = struct.unpack("=i", struct.pack("=I", arguments[_BY_MILLISECONDS[call]] & 0xFFFFFFFF))
             return count / 1000 if count >= 0 else None

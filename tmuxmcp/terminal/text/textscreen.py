@@ -116,6 +116,10 @@ class TextScreen(Pages):
             shown -= 1
         return self._lines_of([*self._left, *map(self._read, grid.rows[grid.above : shown])])
 
+    def text_to_cursor(self) -> str:
+        """Give the logical lines of the screen down to the row that the cursor is in, with blank ones above them."""
+        return self._lines_of(list(map(self._read, self.grid.rows[: self.cursor.y + 1])))
+
     def _lines_of(self, rows: list[tuple[str, bool]]) -> str:
         lines, parts = list[str](), list[str]()
         for text, goes_on in rows:

@@ -106,6 +106,25 @@ def with_blanks(text: str, data: bytes, cols: int) -> str:
     return padded(text, text_width(text.rpartition("\n")[2]), column_behind(line, cols))
 
 
+def drawn_to_cursor(data: bytes, cols: int, rows: int) -> str | None:
+    """The text up to the cursor where that was moved up, or to a place, since the last newline; else None.
+
+    What stands below it, as the toolbar of a line editor does, is none of that text.
+
+    Args:
+        data: the end of what was printed.
+        cols, rows: size of the terminal.
+    """
+    if not needs_grid(data[data.rfind(b"\n") + 1 :]):
+        return None
+    from tmuxmcp.terminal.text.textscreen import TextScreen  # late: few programs move the cursor up
+
+    screen = TextScreen(cols, rows, rows - 1)
+    screen.feed(data)
+    text = screen.text_to_cursor()
+    return padded(text, text_width(text.rpartition("\n")[2]), screen.cursor.x)
+
+
 def padded(text: str, width: int, col: int) -> str:
     """With blanks up to a column; `width`: of its last line."""
     return text + " " * (col - width)
