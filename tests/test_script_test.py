@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import eventually
-from tests.sessions.test_end import alive
+from tests.kit.processes import alive
 
 ROOT = Path(__file__).parents[1]
 OURS = Path(sys.prefix) == ROOT / ".venv"

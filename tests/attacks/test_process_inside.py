@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
+from tests.kit.processes import living
 from tests.kit.sandboxes import LEVELS, STRONG, a_boxed_broker, levels
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.programs.inside import workplace
@@ -197,15 +198,6 @@ async def test_status_streams_and_input_are_exact(boxed: Broker) -> None:
 async def test_limits_hold(boxed: Broker) -> None:
     ran = await sh(boxed, "ulimit -n; ulimit -v", limits=Limits(open_files=77, memory_mb=500))
     assert ran.stdout == f"77\n{500 * 1024}\n"
-
-
-def living(mark: str) -> list[int]:
-    found = []
-    for each in psutil.process_iter():
-        with suppress(psutil.Error):
-            if mark in each.cmdline() and each.status() != psutil.STATUS_ZOMBIE:
-                found.append(each.pid)
-    return found
 
 
 STAYS = (

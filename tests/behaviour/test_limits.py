@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, eventually
-from tests.sessions.test_end import alive, numbers
+from tests.kit.processes import alive
+from tests.sessions.test_end import numbers
 from tmuxmcp.broker import sending
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import InvalidArgument, ResourceLimit

@@ -16,11 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.behaviour.people.test_watching import drain, watching
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, ToolFailed, an_agent, eventually, refused
 from tests.kit.fixtures import of_file
 from tests.kit.person import press
+from tests.kit.terminal import drain, watching
 from tests.kit.tmux import plain_tmux
 
 EXAMPLES = Path(__file__).parents[2] / "scripts" / "examples"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tests.kit.agent import ANEW, Agent, ToolFailed, eventually
+from tests.kit.disks import a_small_disk
 from tests.kit.tmux import plain_tmux
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.meta import sink_of
@@ -42,14 +42,9 @@ def timed(agent: Agent, tool: str, **arguments: Any) -> tuple[dict[str, Any], st
 @pytest.fixture
 def small_disk(state_dir: Path) -> Iterator[Path]:
     """A state directory that is a file system of 3 MiB."""
-    path = state_dir / "s"
-    path.mkdir(mode=0o700)
-    argv = ["mount", "-t", "tmpfs", "-o", "size=3m,mode=700", "none", str(path)]
-    if subprocess.run(argv, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small file system")
-    yield path
-    plain_tmux(path, "kill-server", check=False)
-    subprocess.run(["umount", "-l", path], check=True)
+    with a_small_disk(state_dir / "s", "3m") as path:
+        yield path
+        plain_tmux(path, "kill-server", check=False)
 
 
 def fill(path: Path) -> Path:

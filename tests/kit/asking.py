@@ -12,23 +12,26 @@ from typing import Any
 from tests.conftest import SLOW
 from tests.kit import forks
 from tests.kit.agent import Agent, command_line, eventually, run_command_line
+from tests.kit.service import Service
 from tests.kit.terminal import Terminal
 
 
 class Asked:
     """A request under way, and its id."""
 
-    def __init__(self, agent: Agent, threads: ThreadPoolExecutor, message: str = "Type it.", **arguments: Any) -> None:
-        before = set(self._files(agent))
-        self._answer: Future[dict[str, Any]] = threads.submit(
-            agent.call, "request_user_input", session_id="a", message=message, **arguments
-        )
-        eventually(lambda: set(self._files(agent)) - before)
-        [file] = set(self._files(agent)) - before
-        self.id = file.stem
-
-    def _files(self, agent: Agent) -> list[Path]:
-        return list((agent.state_dir / "sessions/a/requests").glob("*.json"))
+    def __init__(
+        self, asker: Agent | Service, threads: ThreadPoolExecutor, message: str = "Type it.", **arguments: Any
+    ) -> None:
+        directory = asker.state_dir / "sessions/a/requests"
+        before = set(directory.glob("*.json"))
+        call = asker.call if isinstance(asker, Agent) else asker.result
+        told = {"session_id": "a", "message": message, **arguments}
+        self._answer: Future[dict[str, Any]] = threads.submit(call, "request_user_input", **told)
+        eventually(lambda: set(directory.glob("*.json")) - before)
+        [self.file] = set(directory.glob("*.json")) - before
+        self.id = self.file.stem
+        self.named = {"session": "a", "request": self.id}
+        """As a page names it."""
 
     def result(self) -> dict[str, Any]:
         return self._answer.result(20 * SLOW)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import select
+import signal
+import struct
 import subprocess
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Self
 
 from tests.conftest import SLOW
@@ -75,3 +79,42 @@ class Terminal:
         """The program's status, once it has ended."""
         self.to_the_end()
         return self.process.wait(SOON_S)
+
+
+@contextmanager
+def watching(command: str, rows: int, cols: int, shell: tuple[str, ...] = ("/bin/sh",)) -> Iterator[tuple[int, int]]:
+    """The command in a terminal of its own; gives its process id and the terminal's other end."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", LANG="C.UTF-8")
+        os.execvp(shell[0], [*shell, "-c", f"exec {command}"])
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+    os.kill(pid, signal.SIGWINCH)
+    os.set_blocking(master, False)
+    try:
+        yield pid, master
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(master)
+
+
+def drain(master: int) -> bytes:
+    data = b""
+    try:
+        while piece := os.read(master, 65536):
+            data += piece
+    except (BlockingIOError, OSError):
+        pass
+    return data
+
+
+def drawn_until(master: int, text: bytes) -> bytes:
+    """What a terminal is shown until this comes."""
+    seen, deadline = b"", time.monotonic() + 10 * SLOW
+    while text not in seen:
+        assert time.monotonic() < deadline, seen[-1000:]
+        if select.select([master], [], [], 0.1)[0]:
+            with suppress(BlockingIOError):
+                seen += os.read(master, 1 << 16)
+    return seen

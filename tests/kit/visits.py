@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -42,3 +47,53 @@ def show(page: browser.Page, session: str) -> None:
     page.value(f"location.hash = 'session={session}'")
     named = f"` ${{document.title}}`.includes(' {session} · ')"  # behind the number of those that need somebody
     page.until(f"{named} && document.querySelectorAll('.screen .row').length > 0")
+
+
+class Told:
+    """What a page knows from what it was told."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.messages: list[dict[str, Any]] = []
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.screen: dict[int, list[dict[str, Any]]] = {}
+        self.facts: list[Any] = [0, 0, False, "", ""]
+        self.waits: list[dict[str, Any]] = []
+        """What waits for a person."""
+        self.clock_ms = 0
+
+    def take(self) -> dict[str, Any]:
+        message = json.loads(next(self._lines))
+        self.messages.append(message)
+        self.waits = message.get("waits", self.waits)
+        self.clock_ms = message.get("now_ms", self.clock_ms)
+        if message["kind"] == "list":
+            self.rows |= {row["session_id"]: row for row in message["rows"]}
+            assert message.get("whole", False) == (sum(each["kind"] == "list" for each in self.messages) == 1)
+            for name in message["gone"]:
+                del self.rows[name]
+        elif message["kind"] == "screen":
+            self.facts = message.get("facts", self.facts)
+            self.screen |= {int(number): row for number, row in message.get("lines", {}).items()}
+        return message
+
+    def until(self, probe: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 20 * SLOW
+        while not probe():
+            assert time.monotonic() < deadline, self.messages[-3:]
+            self.take()
+
+    @property
+    def text(self) -> str:
+        rows = ("".join(span["t"] for span in self.screen[number]) for number in sorted(self.screen))
+        return "\n".join(rows)
+
+
+@contextmanager
+def told(service: Service, headers: dict[str, str], session: str = "") -> Iterator[Told]:
+    with (
+        httpx2.Client(timeout=20 * SLOW) as client,
+        client.stream("POST", f"{service.url}/page/stream", json={"session": session}, headers=headers) as answer,
+    ):
+        assert answer.status_code == 200, answer.read()
+        yield Told(answer.iter_lines())

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
+from tests.kit.disks import a_small_disk
 from tests.kit.panes import SENTINEL, launch_pane
 from tmuxmcp.machine.launch.launch import LAUNCH_ROOM
 from tmuxmcp.record.directory import SessionDirectory
@@ -221,14 +222,8 @@ async def test_process_id_is_written_down(directory: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 512 KiB."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "none", path], check=False, capture_output=True
-    ).returncode:
-        pytest.skip("only root can mount a small file system")
-    yield path
-    subprocess.run(["umount", path], check=True)
+    with a_small_disk(tmp_path / "disk", "512k") as path:
+        yield path
 
 
 async def test_full_disk_ends_it(small_disk: Path) -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
+from tests.kit.processes import living
 from tmuxmcp.contract.call import no_progress
 from tmuxmcp.contract.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, TmuxMcpError
 from tmuxmcp.contract.settings import Limits
@@ -51,15 +52,6 @@ def out(ended: process.ProcessEnd) -> str:
 def mark(tmp_path: Path) -> str:
     """A word by which a test's processes are found."""
     return f"mark-{tmp_path.name}-{os.getpid()}"
-
-
-def marked(mark: str) -> list[int]:
-    found = []
-    for each in psutil.process_iter():
-        with suppress(psutil.Error):
-            if mark in " ".join(each.cmdline()) and each.status() != psutil.STATUS_ZOMBIE:
-                found.append(each.pid)
-    return found
 
 
 def supervisors() -> list[psutil.Process]:
@@ -206,7 +198,7 @@ async def test_progress_tells_the_last_line_and_not_too_often():
 async def test_time_up_ends_the_program(mark: str):
     ended = await run(*sleeper(mark), timeout_s=0.3)
     assert (ended.rc, ended.signal, ended.timed_out) == (None, "TERM", True)
-    assert not marked(mark)
+    assert not living(mark)
 
 
 async def test_time_up_lets_the_program_say_a_last_word():
@@ -228,16 +220,16 @@ async def test_time_up_ends_daemons_and_who_ignores_term(mark: str, tmp_path: Pa
 
             tg.start_soon(go)
             await eventually(lambda: (tmp_path / "up").exists() and (tmp_path / "deaf").exists(), 3)
-            await eventually(lambda: len(marked(mark)) >= 3)  # the daemon is about to fork once more
+            await eventually(lambda: len(living(mark)) >= 3)  # the daemon is about to fork once more
     assert (ended[0].signal, ended[0].timed_out, ended[0].survivors) == ("TERM", True, [])
-    assert not marked(mark)
+    assert not living(mark)
 
 
 async def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_answer(mark: str):
     holder = " ".join(f"'{word}'" for word in sleeper(mark))
     ended = await run("sh", "-c", f"{holder} & echo hi")
     assert (ended.rc, ended.timed_out, out(ended), ended.left) == (0, False, "hi\n", 1)
-    assert not marked(mark)
+    assert not living(mark)
 
 
 async def test_a_grandchild_that_has_something_to_write_may_write_it():
@@ -250,9 +242,9 @@ async def test_cancelled_it_ends_and_leaves_nothing(mark: str):
         async with anyio.create_task_group() as tg:
             tg.start_soon(run, *sleeper(mark, before=FORK_AWAY + "; import time"))
             tg.start_soon(run, *sleeper(mark))
-            await eventually(lambda: len(marked(mark)) >= 2)
+            await eventually(lambda: len(living(mark)) >= 2)
             scope.cancel()
-    assert not marked(mark)
+    assert not living(mark)
     assert not supervisors()
 
 
@@ -273,16 +265,16 @@ async def test_a_killed_broker_leaves_nothing(mark: str):
         "anyio.run(lambda: run(*sleeper(sys.argv[1])))"
     )
     broker = await anyio.open_process([sys.executable, "-c", code, mark], cwd=Path(__file__).parents[2])
-    await eventually(lambda: len(marked(mark)) == 2, 20)
+    await eventually(lambda: len(living(mark)) == 2, 20)
     broker.kill()
     await broker.aclose()
-    await eventually(lambda: not marked(mark), 20)
+    await eventually(lambda: not living(mark), 20)
 
 
 async def test_a_killed_supervisor_is_told_and_leaves_nothing(mark: str):
     with pytest.raises(IoError, match="killed the supervisor"):
         await run("sh", "-c", 'kill -KILL $PPID; exec "$@"', "sh", *sleeper(mark))
-    assert not marked(mark)
+    assert not living(mark)
 
 
 @pytest.fixture
@@ -302,7 +294,7 @@ async def test_what_a_killed_supervisor_left_is_gone_when_that_is_told(mark: str
     late += "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"
     with pytest.raises(IoError, match="killed the supervisor"):
         await run("sh", "-c", '"$@" & sleep 1; kill -KILL $PPID; wait', "sh", *sleeper(mark, before=late))
-    assert not marked(mark)
+    assert not living(mark)
 
 
 async def test_the_event_loop_stays_free():
@@ -348,7 +340,7 @@ async def test_more_children_than_can_be_counted_one_by_one_end(mark: str):
     code += " pid = os.fork()\n if pid: os.waitpid(pid, 0)\n else: os._exit(0)"
     ended = await run(sys.executable, "-I", "-S", "-c", code, mark, timeout_s=0.5)
     assert (ended.timed_out, ended.survivors) == (True, [])
-    assert not marked(mark)
+    assert not living(mark)
 
 
 # ---- ahead of its work ------------------------------------------------------------------------------

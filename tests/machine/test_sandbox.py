@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import SLOW, eventually
+from tests.kit.processes import alive
 from tests.kit.sandboxes import BEST, LEVELS, STRONG, a_boxed_broker, levels
-from tests.sessions.test_end import alive
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import PolicyDenied, ProgramNotFound, Unsupported

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 import psutil
 
 from tests.conftest import SLOW, end_server
+from tests.kit.sshd import free_port
 
 START_S = 60
 RAY = Path(sys.executable).with_name("ray")
@@ -120,15 +120,6 @@ class Cluster:
                 and "RAY_AUTH_MODE" in process.environ()
             )
         return False
-
-
-def free_port() -> int:
-    """A port below those that Ray gives to its workers."""
-    for port in range(6400 + os.getpid() % 3000, 9999):
-        with socket.socket() as tried, suppress(OSError):
-            tried.bind(("", port))
-            return port
-    raise AssertionError("no port is free")
 
 
 @contextmanager

@@ -16,12 +16,11 @@ import httpx2
 import pytest
 
 from tests.conftest import SLOW, a_state_dir
-from tests.faces.page.test_stream import Told, told
 from tests.kit import browser
 from tests.kit.agent import an_agent, eventually
 from tests.kit.fixtures import of_file
 from tests.kit.service import TOKENS, Service, a_service, bearer
-from tests.kit.visits import TEXT, let_in, open_list, show
+from tests.kit.visits import TEXT, Told, let_in, open_list, show, told
 from tests.nodes.brokers import Brokers, three_brokers
 from tmuxmcp.nodes.fleetfile import proof
 

@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, end_server
-from tests.nodes.raynodes import free_port
+from tests.kit.sshd import free_port
 from tmuxmcp.nodes.ray import own
 
 pytestmark = [

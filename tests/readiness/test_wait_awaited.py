@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from tests.conftest import SLOW, eventually, until_exists
+from tests.kit.processes import is_in_front
 from tests.kit.programs import every_shell
 from tests.kit.tmux import typed_by_script
 from tmuxmcp.broker.broker import Broker
@@ -58,11 +59,6 @@ async def have_ended(broker: Broker, count: int) -> bool:
 async def is_running(broker: Broker, text: str) -> bool:
     commands = (await broker.list_commands("a")).commands
     return bool(commands) and commands[-1].text == text and commands[-1].end_offset is None
-
-
-async def is_in_front(broker: Broker, words: str) -> bool:
-    foreground = (await broker.get_session("a")).foreground
-    return foreground is not None and foreground.command == words
 
 
 # ---- an earlier end is left untold in many ways ------------------------------------------------------

@@ -9,6 +9,7 @@ from functools import partial
 import anyio
 
 from tests.conftest import eventually
+from tests.kit.processes import is_in_front
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.readiness.wait import CHANGES_APART_S
 
@@ -64,11 +65,6 @@ async def test_a_listener_learns_that_a_program_starts_asks_and_ends(broker: Bro
         await listener.quiet()
         async with listener.hears():
             await broker.destroy_session("a", force=True)
-
-
-async def is_in_front(broker: Broker, words: str) -> bool:
-    foreground = (await broker.get_session("a")).foreground
-    return foreground is not None and foreground.command == words
 
 
 async def is_mode(broker: Broker, wanted: str) -> bool:

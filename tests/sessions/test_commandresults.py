@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, eventually, stop_with_children, until_exists
+from tests.kit.processes import is_in_front
 from tests.kit.programs import every_shell, need
 from tests.kit.tmux import typed_by_script
 from tmuxmcp.broker.broker import Broker
@@ -282,11 +283,6 @@ async def test_a_command_that_does_not_end_in_time_is_told_later(broker: Broker)
     assert await waited(broker, 200) == ("timeout", None, None)
     await broker.send(enter=True, session_id="a", read="none")
     assert await waited(broker) == ("command", 1, 9)
-
-
-async def is_in_front(broker: Broker, words: str) -> bool:
-    foreground = (await broker.get_session("a")).foreground
-    return foreground is not None and foreground.command == words
 
 
 async def test_an_interrupted_command_ends(broker: Broker) -> None:

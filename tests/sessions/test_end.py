@@ -17,17 +17,12 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually, stop_with_children
+from tests.kit.processes import alive
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.launch import KEY_VARIABLE
 from tmuxmcp.machine.processes import Census, Counting
 from tmuxmcp.sessions.end import process_tree
-
-
-def alive(pid: int) -> bool:
-    with suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def numbers(file: Path) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
+from tests.kit.disks import a_small_disk
 from tests.kit.tmux import plain_tmux
 from tmuxmcp.broker import broker as broker_module
 from tmuxmcp.broker.broker import Broker
@@ -199,14 +199,9 @@ async def test_without_inotify_sinks_are_looked_at_once_a_second(state_dir: Path
 @pytest.fixture
 def small_disk(state_dir: Path) -> Iterator[Path]:
     """Sessions lie on a file system of 1 MiB."""
-    path = state_dir / "sessions"
-    path.mkdir(mode=0o700)
-    argv = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", str(path)]
-    if subprocess.run(argv, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small file system")
-    yield path
-    plain_tmux(state_dir, "kill-server", check=False)
-    subprocess.run(["umount", "-l", path], check=True)
+    with a_small_disk(state_dir / "sessions", "1m") as path:
+        yield path
+        plain_tmux(state_dir, "kill-server", check=False)
 
 
 async def test_full_disk_is_told_and_recording_goes_on_when_there_is_room(

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.behaviour.people.test_watching import drain, watching
 from tests.conftest import until_exists
 from tests.kit.agent import Agent, an_agent, eventually
 from tests.kit.fixtures import of_file
+from tests.kit.terminal import drain, watching
 from tests.kit.tmux import plain_tmux
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream

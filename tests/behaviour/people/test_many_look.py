@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import select
 import shlex
 import shutil
 import signal
@@ -14,7 +13,7 @@ import termios
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import product
 from pathlib import Path
@@ -22,11 +21,11 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.people.test_watching import watching
 from tests.conftest import SLOW
 from tests.kit.agent import Agent, an_agent, eventually
 from tests.kit.crowd import crowd, person
 from tests.kit.fixtures import of_file
+from tests.kit.terminal import drawn_until, watching
 
 SIZES = [(10, 4), (200, 60), (500, 200)]
 """Columns and rows of people's terminals."""
@@ -96,29 +95,19 @@ def visit(argv: list[str], size: tuple[int, int], leaves: str) -> None:
     pid, master = person(argv, *size)
     try:
         if leaves != "stuck":
-            drain_until(master, b"\x1b[")
+            drawn_until(master, b"\x1b[")
             termios.tcsetwinsize(master, (size[1] // 2, size[0] // 2))
-            drain_until(master, b"\x1b[")
+            drawn_until(master, b"\x1b[")
         if leaves == "detaches":
             for key in (b"\x02", b"d"):
                 time.sleep(0.01)  # as a person types: tmux takes keys that follow each other faster for a paste
                 os.write(master, key)
-            drain_until(master, b"[detached")
+            drawn_until(master, b"[detached")
     finally:
         if leaves in ("killed", "stuck"):
             os.kill(pid, signal.SIGKILL)
         os.close(master)
         os.waitpid(pid, 0)
-
-
-def drain_until(master: int, text: bytes) -> None:
-    """Read what a terminal is shown until this comes."""
-    seen, deadline = b"", time.monotonic() + 10 * SLOW
-    while text not in seen:
-        assert time.monotonic() < deadline, seen[-1000:]
-        if select.select([master], [], [], 0.1)[0]:
-            with suppress(BlockingIOError):
-                seen = seen[-100:] + os.read(master, 1 << 16)
 
 
 @contextmanager
@@ -133,11 +122,11 @@ def settled(agent: Agent, made: dict[str, Any], cols: int, rows: int) -> Iterato
     subprocess.run([*tmux, "set-hook", "-g", "client-resized[90]", f"wait-for -S {told}"], check=True)
     pid, master = person(argv, cols, rows)
     try:
-        drain_until(master, b"\x1b[")
+        drawn_until(master, b"\x1b[")
         subprocess.run([*tmux, "wait-for", told], check=True, timeout=10 * SLOW)
         for word in ("first", "second"):  # the rows above the second word are drawn before it is
             agent.run(f"echo the ''{word}", session_id=made["session_id"])
-            drain_until(master, f"the {word}".encode())
+            drawn_until(master, f"the {word}".encode())
         yield master
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -172,18 +161,7 @@ def test_a_command_draws_nothing_around_the_session_again(agent: Agent, shell: s
         agent.run("echo at the e''nd", session_id=session)
         assert "·".encode() not in drawn_until(master, b"at the end")
         agent.run("cd /", session_id=session)
-        drain_until(master, "·".encode())  # it is told when it is another
-
-
-def drawn_until(master: int, text: bytes) -> bytes:
-    """What a terminal is shown until this comes."""
-    seen, deadline = b"", time.monotonic() + 10 * SLOW
-    while text not in seen:
-        assert time.monotonic() < deadline, seen[-1000:]
-        if select.select([master], [], [], 0.1)[0]:
-            with suppress(BlockingIOError):
-                seen += os.read(master, 1 << 16)
-    return seen
+        drawn_until(master, "·".encode())  # it is told when it is another
 
 
 def test_people_who_come_and_go_lose_no_byte_of_a_flood(agent: Agent, tmp_path: Path):

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import shlex
-import signal
-import struct
-import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +13,7 @@ import pytest
 from tests.kit.agent import Agent, eventually
 from tests.kit.person import press
 from tests.kit.programs import need
+from tests.kit.terminal import drain, watching
 from tests.kit.tmux import plain_tmux
 
 KEYSTROKES = [
@@ -27,34 +22,6 @@ KEYSTROKES = [
     *(b"\x02s", b"\x02w", b"\x02(", b"\x02)", b"\x02$", b"\x02,", b"\x02z", b"\x02!", b"\x02L", b"\x02\x02", b"\x02?"),
     *(b"\x1b[<0;5;5M", b"\x1b[<64;5;5M", b"\x1b[M !!", b"q", b"\r"),
 ]
-
-
-@contextmanager
-def watching(command: str, rows: int, cols: int, shell: tuple[str, ...] = ("/bin/sh",)) -> Iterator[tuple[int, int]]:
-    """The command in a terminal of its own; gives its process id and the terminal's other end."""
-    pid, master = pty.fork()
-    if pid == 0:
-        os.environ.update(TERM="xterm-256color", LANG="C.UTF-8")
-        os.execvp(shell[0], [*shell, "-c", f"exec {command}"])
-    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
-    os.kill(pid, signal.SIGWINCH)
-    os.set_blocking(master, False)
-    try:
-        yield pid, master
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(master)
-
-
-def drain(master: int) -> bytes:
-    data = b""
-    try:
-        while piece := os.read(master, 65536):
-            data += piece
-    except (BlockingIOError, OSError):
-        pass
-    return data
 
 
 @pytest.fixture

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,12 @@ import httpx2
 import pytest
 
 from tests.conftest import SLOW
-from tests.kit import browser, forks
-from tests.kit.agent import audit_lines, eventually
+from tests.kit import browser
+from tests.kit.agent import audit_lines, eventually, run_command_line
+from tests.kit.asking import Asked
 from tests.kit.canaries import Canaries, files, kept_by_tmux, processes, watched_processes
 from tests.kit.service import Service, bearer
-from tmuxmcp.faces.page import codes
+from tests.kit.visits import Told, let_in, open_list
 
 POLICY = [
     {"program": "touch", "action": "confirm", "reason": "it makes a file"},
@@ -38,45 +37,13 @@ def service(state_dir: Path) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def person(service: Service, state_dir: Path) -> Iterator[httpx2.Client]:
     """What a page that is let in asks with."""
-    code = codes.make_code(state_dir, service.port)
-    with httpx2.Client(base_url=service.url, timeout=20 * SLOW) as client:
-        token = client.post("/page/enter", json={"code": code}).json()["token"]
-        client.headers["Authorization"] = f"Bearer {token}"
+    with httpx2.Client(base_url=service.url, headers=let_in(service, state_dir), timeout=20 * SLOW) as client:
         yield client
 
 
-class Asked:
-    """A request of an agent under way, and its id."""
-
-    def __init__(self, service: Service, threads: ThreadPoolExecutor, state_dir: Path, **arguments: Any) -> None:
-        directory = state_dir / "sessions/a/requests"
-        before = set(directory.glob("*.json"))
-        told = {"session_id": "a", "message": "Type it."} | arguments
-        self._answer: Future[dict[str, Any]] = threads.submit(service.result, "request_user_input", **told)
-        eventually(lambda: set(directory.glob("*.json")) - before)
-        [self.file] = set(directory.glob("*.json")) - before
-        self.id = self.file.stem
-        self.named = {"session": "a", "request": self.id}
-
-    def result(self) -> dict[str, Any]:
-        return self._answer.result(20 * SLOW)
-
-    @property
-    def waits(self) -> bool:
-        return not self._answer.done()
-
-
 @pytest.fixture
-def ask(service: Service, threads: ThreadPoolExecutor, state_dir: Path) -> Callable[..., Asked]:
-    return lambda **arguments: Asked(service, threads, state_dir, **arguments)
-
-
-def cli(state_dir: Path, *words: str) -> None:
-    """Somebody does something in a terminal."""
-    verb, *rest = words
-    environment = {"HOME": str(state_dir / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    done = forks.run([verb, "--state-dir", str(state_dir), *rest], environment, Path.cwd(), 20 * SLOW)
-    assert done.returncode == 0, done.stderr
+def ask(service: Service, threads: ThreadPoolExecutor) -> Callable[..., Asked]:
+    return lambda **arguments: Asked(service, threads, **arguments)
 
 
 def post(person: httpx2.Client, path: str, **asked: Any) -> dict[str, Any]:
@@ -104,24 +71,6 @@ def reads(service: Service, command: str) -> None:
 def value(service: Service) -> str:
     """What was read into x."""
     return service.result("run", session_id="a", command='echo "$x"')["output"]
-
-
-class Told:
-    """What a page is told of what waits."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
-        self.waits: list[dict[str, Any]] = []
-        self.seen: list[dict[str, Any]] = []
-        self.clock_ms = 0
-
-    def until(self, probe: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 20 * SLOW
-        while not probe():
-            assert time.monotonic() < deadline, self.waits
-            self.seen.append(message := json.loads(next(self._lines)))
-            self.waits = message.get("waits", self.waits)
-            self.clock_ms = message.get("now_ms", self.clock_ms)
 
 
 @contextmanager
@@ -159,9 +108,9 @@ def test_page_is_told_what_waits_and_what_no_longer_does(
 
 def test_page_is_told_which_sessions_the_person_holds(person: httpx2.Client, state_dir: Path):
     with told(person) as page:
-        cli(state_dir, "take", "a")
+        run_command_line(state_dir, "take", "a")
         page.until(lambda: [(each["kind"], each["session_id"]) for each in page.waits] == [("held", "a")])
-        cli(state_dir, "release", "a")
+        run_command_line(state_dir, "release", "a")
         page.until(lambda: page.waits == [])
 
 
@@ -196,7 +145,7 @@ def test_who_comes_second_is_told_and_types_nothing(
     service: Service, person: httpx2.Client, ask: Callable[..., Asked], state_dir: Path
 ):
     asked = ask()
-    cli(state_dir, "answer", asked.id, "--decline")
+    run_command_line(state_dir, "answer", asked.id, "--decline")
     offset = (state_dir / "sessions/a/out.raw").stat().st_size
     for path, more in (("answer", {"line": "x"}), ("settle", {"outcome": "done"}), ("became", {})):
         second = post(person, path, **asked.named, **more)
@@ -272,7 +221,7 @@ def test_a_secret_is_typed_and_is_nowhere(
         assert types(asked, canaries.awkward("right")).json() == {"first": True, "typed": True, "became": None}
         page.until(lambda: not page.waits)
     assert asked.result()["outcome"] == "done"
-    answers += [json.dumps(page.seen), json.dumps(service.result("read", session_id="a", view="scrollback"))]
+    answers += [json.dumps(page.messages), json.dumps(service.result("read", session_id="a", view="scrollback"))]
     eventually(lambda: mode(service) == "shell_prompt")
     service.read_stderr()
     places = [*files(state_dir), *kept_by_tmux(state_dir), *processes(), ("stderr", service.said)]
@@ -322,8 +271,7 @@ needs_browser = pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser
 @pytest.fixture(scope="module")
 def page(service: Service, state_dir: Path) -> Iterator[browser.Page]:
     with browser.page() as shown:
-        shown.go(f"{service.url}/#code={codes.make_code(state_dir, service.port)}")
-        shown.until("document.querySelectorAll('a.card').length > 0")
+        open_list(shown, service, state_dir)
         yield shown
 
 
@@ -402,7 +350,7 @@ def test_a_request_that_the_page_knows_has_the_focus_too(
     page.until("[...document.querySelectorAll('.wait .said')].some((each) => each.textContent == 'known before')")
     page.value(f"location.hash = 'session=a&request={asked.id}'")
     page.until("document.activeElement.matches('.wait.meant.about-input input')")
-    cli(state_dir, "answer", asked.id, "--decline")
+    run_command_line(state_dir, "answer", asked.id, "--decline")
     assert asked.result()["outcome"] == "declined"
 
 
@@ -423,7 +371,7 @@ def test_what_somebody_else_settled_is_told(
         "document.querySelector('.wait.about-secret:not(.settled) .note').textContent.includes('Nothing was typed')"
     )
     assert page.value("document.querySelector('.wait.about-secret:not(.settled) input').value") == ""
-    cli(state_dir, "answer", asked.id, "--decline")
+    run_command_line(state_dir, "answer", asked.id, "--decline")
     page.until("[...document.querySelectorAll('.wait .note')].some((each) => each.textContent.includes('terminal'))")
     assert "hunter2" not in service.result("read", session_id="a", view="screen")["content"]
     service.result("send", session_id="a", key="C-c")

@@ -20,6 +20,7 @@ from tests.kit import browser, canaries
 from tests.kit.agent import audit_lines, eventually
 from tests.kit.canaries import Canaries
 from tests.kit.service import TOKENS, Service, bearer
+from tests.kit.visits import let_in
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import HandedBack
 from tmuxmcp.faces.page import codes, hands
@@ -40,9 +41,7 @@ class Hand:
     """What one page asks for, without a browser."""
 
     def __init__(self, service: Service, state_dir: Path) -> None:
-        code = codes.make_code(state_dir, service.port)
-        entered = httpx2.post(f"{service.url}/page/enter", json={"code": code}, timeout=20 * SLOW)
-        self.headers = {"Authorization": f"Bearer {entered.json()['token']}"}
+        self.headers = let_in(service, state_dir)
         self.client = httpx2.Client(base_url=service.url, headers=self.headers, timeout=20 * SLOW)
 
     def ask(self, what: str, session: str = "one", page: int = ONE, **asked: Any) -> dict[str, Any]:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -19,7 +15,7 @@ import pytest
 from tests.conftest import SLOW, TMUX
 from tests.conftest import eventually as until
 from tests.kit.service import Service
-from tests.kit.visits import let_in
+from tests.kit.visits import let_in, told
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.sight import SessionSight
 from tmuxmcp.contract.errors import TmuxFailed
@@ -28,51 +24,6 @@ from tmuxmcp.faces.page.codes import AccessSecrets
 from tmuxmcp.faces.page.lookups import OwnDesk
 from tmuxmcp.faces.page.overview import Overview
 from tmuxmcp.faces.tokens import bearer
-
-
-class Told:
-    """What a page knows from what it was told."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
-        self.messages: list[dict[str, Any]] = []
-        self.rows: dict[str, dict[str, Any]] = {}
-        self.screen: dict[int, list[dict[str, Any]]] = {}
-        self.facts: list[Any] = [0, 0, False, "", ""]
-
-    def take(self) -> dict[str, Any]:
-        message = json.loads(next(self._lines))
-        self.messages.append(message)
-        if message["kind"] == "list":
-            self.rows |= {row["session_id"]: row for row in message["rows"]}
-            assert message.get("whole", False) == (sum(each["kind"] == "list" for each in self.messages) == 1)
-            for name in message["gone"]:
-                del self.rows[name]
-        elif message["kind"] == "screen":
-            self.facts = message.get("facts", self.facts)
-            self.screen |= {int(number): row for number, row in message.get("lines", {}).items()}
-        return message
-
-    def until(self, probe: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 20 * SLOW
-        while not probe():
-            assert time.monotonic() < deadline, self.messages[-3:]
-            self.take()
-
-    @property
-    def text(self) -> str:
-        rows = ("".join(span["t"] for span in self.screen[number]) for number in sorted(self.screen))
-        return "\n".join(rows)
-
-
-@contextmanager
-def told(service: Service, headers: dict[str, str], session: str = "") -> Iterator[Told]:
-    with (
-        httpx2.Client(timeout=20 * SLOW) as client,
-        client.stream("POST", f"{service.url}/page/stream", json={"session": session}, headers=headers) as answer,
-    ):
-        assert answer.status_code == 200, answer.read()
-        yield Told(answer.iter_lines())
 
 
 def test_list_says_how_each_session_stands(service: Service, headers: dict[str, str]):
