@@ -235,7 +235,7 @@ def test_an_input_of_our_own_is_not_read_again(tmp_path: Path, monkeypatch: pyte
     other.append(GapEvent(TIME, 4))
     events.append(InputEvent(TIME, 5, 6, 7))
     assert events.gaps(0, 10) == [4], "what another one wrote in between is read"
-    monkeypatch.setattr(Events, "_lines", lambda *_: pytest.fail("it was read again"))
+    monkeypatch.setattr("tmuxmcp.record.events.read_lines", lambda *_: pytest.fail("it was read again"))
     events.append(InputEvent(TIME, 8, 9, 10))
     assert events.gaps(0, 10) == [4]
     monkeypatch.undo()

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from tmuxmcp.contract.errors import IoError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.locks import take
-from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part, write_atomically
+from tmuxmcp.machine.ownfiles import closing, open_file, read_lines, write_atomically
 from tmuxmcp.record.directory import SessionDirectory, open_directory
 from tmuxmcp.terminal.marks import Promise, hash_of
 
@@ -203,15 +203,12 @@ class CommandFile:
         """
         if not self._directory.is_there:
             raise FileNotFoundError(self._path)
-        fd = open_file(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        try:
+        with closing(open_file(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)) as fd:
             state = os.fstat(fd)
             whole = self._is_read(state)
             if not whole and state.st_size and os.pread(fd, 1, state.st_size - 1) != b"\n":  # a full disk cut it short
                 os.write(fd, b"\n")
             yield fd
-        finally:
-            os.close(fd)
 
     def _add(self, line: bytes, typed: TypedInput) -> bool:
         """Append the line of an input; whether the file is still in use."""
@@ -235,7 +232,7 @@ class CommandFile:
     def _turn_over(self) -> None:
         """Begin a new file: without the older inputs, or where commands fill it, without the one before the last."""
         self.read_on()
-        lines = _lines(self._path, 0).splitlines(keepends=True)
+        lines = read_lines(self._path, 0).splitlines(keepends=True)
         commands = [line for line in lines if line.startswith(b'{"number"')]
         if sum(map(len, commands)) < COMMANDS_FILE_BYTES / 2:
             self._leave_out_inputs(commands, [line for line in lines if line.startswith(b'{"typed"')])
@@ -261,7 +258,7 @@ class CommandFile:
 
     def _take(self, path: Path, start: int) -> int:
         """Take in the whole lines from an offset of a file; how many bytes those were."""
-        data = _lines(path, start)
+        data = read_lines(path, start)
         for values in _values(data):
             with suppress(KeyError, TypeError, ValueError):
                 self._take_line(values)
@@ -326,19 +323,6 @@ def _head(path: Path) -> bytes:
             return file.readline(FILE_HEAD_BYTES)
     except OSError:
         return b""
-
-
-def _lines(path: Path, start: int) -> bytes:
-    """The whole lines of a file from an offset."""
-    try:
-        fd = open_file(path)
-        try:
-            data = read_part(fd, OWN_FILE_BYTES, start)
-        finally:
-            os.close(fd)
-    except OSError:
-        return b""
-    return data[: data.rfind(b"\n") + 1]
 
 
 def _line(values: dict[str, Any]) -> bytes:

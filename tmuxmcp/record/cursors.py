@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.ownfiles import check_directory, make_directory, open_file, read_text, write_atomically
+from tmuxmcp.machine.ownfiles import check_directory, closing, make_directory, open_file, read_text, write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 
 
@@ -34,12 +34,8 @@ class Cursors:
         self._known[caller] = offset
         if not self._directory.is_there:
             return
-        with suppress(OSError):
-            fd = opened_in(self._path, caller)
-            try:
-                os.pwrite(fd, b"%020d" % offset, 0)
-            finally:
-                os.close(fd)
+        with suppress(OSError), closing(opened_in(self._path, caller)) as fd:
+            os.pwrite(fd, b"%020d" % offset, 0)
 
 
 def opened_in(place: Path, name: str) -> int:
@@ -136,12 +132,8 @@ class ToldCallers:
         if not self._directory.is_there:
             return
         line = " ".join(map(str, (told.through, *sorted(told.beyond)))) + "\n"
-        with suppress(OSError):
-            fd = opened_in(self._path, caller)
-            try:
-                os.pwrite(fd, line.encode(), 0)  # what a longer one left behind the line is not read
-            finally:
-                os.close(fd)
+        with suppress(OSError), closing(opened_in(self._path, caller)) as fd:
+            os.pwrite(fd, line.encode(), 0)  # what a longer one left behind the line is not read
 
 
 # ---- Input that may wait in tmux for a program that does not read: how much, whatever broker typed it ----------------

@@ -27,7 +27,7 @@ from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
+from tmuxmcp.machine.ownfiles import closing, open_file, read_lines
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.meta import is_newer, numbered
 
@@ -346,22 +346,14 @@ class Events:
         """Write down what happened; a failure is no reason to fail."""
         if not self._directory.is_there:
             return
-        with suppress(OSError):
-            fd = open_file(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-            try:
-                size = os.fstat(fd).st_size
-                if fitting := self._fitting(event, size):
-                    line = encode(fitting)
-                    os.write(fd, line)
-                    # Where nobody else has written meanwhile, a line of which nothing is kept need not be read.
-                    if (
-                        size == self._read_to
-                        and not _KEPT_EVENT.search(line)
-                        and os.fstat(fd).st_size == size + len(line)
-                    ):
-                        self._read_to += len(line)
-            finally:
-                os.close(fd)
+        with suppress(OSError), closing(open_file(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)) as fd:
+            size = os.fstat(fd).st_size
+            if fitting := self._fitting(event, size):
+                line = encode(fitting)
+                os.write(fd, line)
+                # Where nobody else has written meanwhile, a line of which nothing is kept need not be read.
+                if size == self._read_to and not _KEPT_EVENT.search(line) and os.fstat(fd).st_size == size + len(line):
+                    self._read_to += len(line)
 
     @asynccontextmanager
     async def exclusively(self) -> AsyncIterator[None]:
@@ -387,7 +379,7 @@ class Events:
         No event is earlier than the one before: where date(1) tells whole seconds, the exit would be.
         """
         latest = ""
-        for event in _events_of(self._lines(0).split(b"\n")):
+        for event in _events_of(read_lines(self._path, 0).split(b"\n")):
             if isinstance(event, UnknownEvent | ShownEvent) or not event.time:  # that it was shown is known later
                 yield event
                 continue
@@ -430,24 +422,12 @@ class Events:
             self._read_to, self._gaps_and_resizes, self._sizes_unknown, self._leases = 0, [], [], []
         if size == self._read_to:
             return
-        data = self._lines(self._read_to)
+        data = read_lines(self._path, self._read_to)
         self._read_to += len(data)
         events = list(_events_of(_lines_with(_KEPT_EVENT, data)))
         self._gaps_and_resizes += [event for event in events if isinstance(event, GapEvent | ResizedEvent)]
         self._sizes_unknown += [event for event in events if isinstance(event, SizeUnknownEvent)]
         self._leases += [event for event in events if isinstance(event, TakenEvent | GivenBackEvent)]
-
-    def _lines(self, start: int) -> bytes:
-        """The whole lines from an offset of the file."""
-        try:
-            fd = open_file(self._path)
-            try:
-                data = read_part(fd, OWN_FILE_BYTES, start)
-            finally:
-                os.close(fd)
-        except OSError:
-            return b""
-        return data[: data.rfind(b"\n") + 1]
 
 
 # ---- When persons held a session, as its events tell. Pauses are left out: nobody types in them ----------------------
