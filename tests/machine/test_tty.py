@@ -22,7 +22,7 @@ import pytest
 from tests.kit.agent import eventually
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.witness import tty as witness
-from tmuxmcp.machine.witness.kernel import InputWait, Process, judge
+from tmuxmcp.machine.witness.kernel import POLL_WAIT_CHANNELS, TTY_READ, InputWait, Process, judge
 from tmuxmcp.machine.witness.tty import TtyWitness, on_terminal
 
 
@@ -43,7 +43,7 @@ def test_a_read_of_the_terminal_is_told_from_one_of_a_socket(terminal: tuple[int
         thread = threading.Thread(target=read)
         thread.start()
         path = f"/proc/{os.getpid()}/task/{thread.native_id}"
-        eventually(lambda path=path: Path(path, "wchan").read_text().split(".")[0] in witness.TTY_READ)
+        eventually(lambda path=path: Path(path, "wchan").read_text().split(".")[0] in TTY_READ)
         found[name] = on_terminal(os.getpid(), path, "wait_woken", proc.device(near))
         os.write(far, b"\n")
         theirs.send(b"x")
@@ -79,7 +79,7 @@ def test_who_polls_with_epoll_waits_for_what_it_asked_for(
         thread.start()
         try:
             path = f"/proc/{os.getpid()}/task/{thread.native_id}"
-            eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLL_WAIT_CHANNELS)
+            eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in POLL_WAIT_CHANNELS)
             found = on_terminal(os.getpid(), path, "do_epoll_wait", proc.device(near))
         finally:
             os.write(wake, b"x")
@@ -96,7 +96,7 @@ def test_who_is_held_up_writing_does_not_wait_for_input(terminal: tuple[int, int
     thread = threading.Thread(target=lambda: os.write(near, b"x" * 20_000))
     thread.start()
     path = f"/proc/{os.getpid()}/task/{thread.native_id}"
-    eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.TTY_READ)
+    eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in TTY_READ)
     waits = on_terminal(os.getpid(), path, "wait_woken", proc.device(near))
     while thread.is_alive():
         if select.select([far], [], [], 0.01)[0]:

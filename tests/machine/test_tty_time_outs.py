@@ -14,7 +14,7 @@ import pytest
 from tests.kit.agent import eventually
 from tests.kit.cases import for_each
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.witness import tty
+from tmuxmcp.machine.witness import kernel, tty
 from tmuxmcp.machine.witness.kernel import KernelFacts, Process, judge
 
 LONG_S = 3600.0
@@ -51,7 +51,7 @@ def test_a_finite_wait_is_told_from_an_endless_one(
     thread.start()
     try:
         path = f"/proc/{os.getpid()}/task/{thread.native_id}"
-        eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in tty.POLL_WAIT_CHANNELS)
+        eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in kernel.POLL_WAIT_CHANNELS)
         found = tty.of(path)
     finally:
         os.write(far, b"\n")
@@ -112,7 +112,7 @@ def test_a_thread_that_sleeps_beside_the_reader_is_seen(terminal: tuple[int, int
     try:
         ids = [int(reader.native_id or 0), int(sleeper.native_id or 0)]
         paths = [Path(f"/proc/{os.getpid()}/task/{each}/wchan") for each in ids]
-        eventually(lambda: paths[0].read_text().split(".")[0] in tty.TTY_READ)
+        eventually(lambda: paths[0].read_text().split(".")[0] in kernel.TTY_READ)
         eventually(lambda: "pipe_read" in paths[1].read_text())
         seen = tty._process(os.getpid(), ids, proc.device(near))
         alone = tty._process(os.getpid(), ids[:1], proc.device(near))

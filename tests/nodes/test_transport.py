@@ -57,4 +57,4 @@ def test_results_and_errors_arrive_as_they_were():
             transport.answer_received(resize, over(transport.answer_sent(error)))
         assert type(told.value) is cls
         assert told.value.as_dict() == error.as_dict()
-    assert isinstance(transport.error_of(SessionBusy("x").as_dict() | {"code": "NEW"}), Internal)
+    assert isinstance(TmuxMcpError.received(SessionBusy("x").as_dict() | {"code": "NEW"}), Internal)

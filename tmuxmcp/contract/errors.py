@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -61,6 +62,13 @@ class TmuxMcpError(Exception):
             "hint": self.hint,
             "details": self.details,
         }
+
+    @staticmethod
+    def received(told: Mapping[str, Any]) -> TmuxMcpError:
+        """The error that another process raised, as `as_dict` has it; `Internal` of a code that this version lacks."""
+        known = next((each for each in all_errors() if each.code == told["code"]), None)
+        message = told["message"] if known else f"{told['code']}: {told['message']}"
+        return (known or Internal)(message, hint=told.get("hint", ""), **told.get("details", {}))
 
 
 class InvalidArgument(TmuxMcpError):

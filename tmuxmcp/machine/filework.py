@@ -11,7 +11,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tmuxmcp.contract.errors import IoError, ResourceLimit, TimedOut, TmuxMcpError, all_errors
+from tmuxmcp.contract.errors import IoError, ResourceLimit, TimedOut, TmuxMcpError
 from tmuxmcp.machine.files import FileEntry, FilePart, Files
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def answered(ended: ProcessEnd) -> Any:
         raise IoError(f"The file could not be reached: {ended.stderr.last_line() or 'nothing was said'}.") from None
     match answer:
         case {"error": dict() as error}:
-            raise error_of(error)
+            raise TmuxMcpError.received(error)
         case {"piece": [size, offset, truncated]}:
             return FilePart(data, size, offset, truncated)
         case {"bytes": count}:
@@ -111,12 +111,6 @@ def answered(ended: ProcessEnd) -> Any:
         case {"entries": entries, "more": more}:
             return [FileEntry(*each) for each in entries], more
     raise IoError("The file could not be reached.")
-
-
-def error_of(told: dict[str, Any]) -> TmuxMcpError:
-    """The error that another process raised, as `as_dict` has it."""
-    kind = next(each for each in all_errors() if each.code == told["code"])
-    return kind(told["message"], told["hint"], **told["details"])
 
 
 def pack(head: dict[str, Any], data: bytes = b"") -> bytes:

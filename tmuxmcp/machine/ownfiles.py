@@ -99,6 +99,16 @@ def read_part(fd: int, most: int, start: int = 0) -> bytes:
     return b"".join(pieces)
 
 
+def read_lines(path: str | Path, start: int) -> bytes:
+    """The whole lines of a file from an offset on; none where it cannot be read."""
+    try:
+        with closing(open_file(path)) as fd:
+            data = read_part(fd, OWN_FILE_BYTES, start)
+    except OSError:
+        return b""
+    return data[: data.rfind(b"\n") + 1]
+
+
 def read_text(path: str | Path) -> str:
     """The text of a small file.
 

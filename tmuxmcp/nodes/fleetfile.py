@@ -28,16 +28,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
-from tmuxmcp.machine.ownfiles import (
-    closing,
-    make_directory,
-    not_read,
-    open_file,
-    read_part,
-    read_written,
-    toml_values,
-    write_once,
-)
+from tmuxmcp.machine import ownfiles
 from tmuxmcp.nodes.ids import check_node
 from tmuxmcp.nodes.transport import Tombstone
 
@@ -100,15 +91,15 @@ class FleetFile:
             InvalidArgument: it is not understood.
         """
         try:
-            with closing(open_file(self.path, links=True)) as fd:
+            with ownfiles.closing(ownfiles.open_file(self.path, links=True)) as fd:
                 state = os.fstat(fd)
                 seen = (state.st_ino, state.st_size, state.st_mtime_ns)
                 if seen != self._seen:
                     _check_owner(self.path, state)
-                    self._contents = parse(read_part(fd, MAX_FILE + 1), self.path)
+                    self._contents = parse(ownfiles.read_part(fd, MAX_FILE + 1), self.path)
                     self._seen = seen
         except OSError as error:
-            raise not_read(error, "The file of brokers", self.path) from error
+            raise ownfiles.not_read(error, "The file of brokers", self.path) from error
         return self._contents
 
     def mark(self, node: str, said: Said, machine_id: str = "") -> OperatorMark:
@@ -121,7 +112,7 @@ class FleetFile:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         lines = ["", "[[marks]]", f'node = "{node}"', f'is = "{said}"', f'machine_id = "{machine_id}"', f'at = "{at}"']
         try:
-            with closing(open_file(self.path, os.O_RDWR | os.O_APPEND, links=True)) as fd:
+            with ownfiles.closing(ownfiles.open_file(self.path, os.O_RDWR | os.O_APPEND, links=True)) as fd:
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 if node not in self.read().entries:
                     known = ", ".join(self._contents.entries)
@@ -143,7 +134,7 @@ def parse(data: bytes, path: Path) -> FleetContents:
     """
     if len(data) > MAX_FILE:
         raise InvalidArgument(f"{path} has more than {MAX_FILE:,} bytes.", hint="Make it shorter.")
-    values = toml_values(data, str(path))
+    values = ownfiles.toml_values(data, str(path))
     if unknown := sorted(values.keys() - {"brokers", "marks"}):
         raise InvalidArgument(f"{path}: there is no {unknown[0]!r}.", hint="It has [[brokers]], and [[marks]] of ours.")
     entries: dict[str, MachineEntry] = {}
@@ -219,7 +210,7 @@ def read(file: Path) -> str:
         InvalidArgument: it is no regular file, not UTF-8, or too short.
     """
     try:
-        found = read_written(file, "The fleet's secret", partial(_check_secret_owner, file)).strip()
+        found = ownfiles.read_written(file, "The fleet's secret", partial(_check_secret_owner, file)).strip()
     except FileNotFoundError:
         hint = "`tmuxmcp fleet up` makes it on the first machine; copy it to the others, mode 600."
         raise IoError(f"There is no secret of the fleet in {file}.", hint=hint) from None
@@ -260,8 +251,8 @@ def make(file: Path) -> str:
     Raises:
         IoError, PermissionDenied, InvalidArgument: as `read`.
     """
-    make_directory(file.parent, links=True)
-    write_once(file, secrets.token_hex(32) + "\n")
+    ownfiles.make_directory(file.parent, links=True)
+    ownfiles.write_once(file, secrets.token_hex(32) + "\n")
     return read(file)
 
 

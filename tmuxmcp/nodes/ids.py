@@ -58,7 +58,7 @@ def local(request: Request[R]) -> tuple[Request[R], str]:
         if name in SESSION_FIELDS:
             values[name], node = split(value)
         elif name == "request_id" and isinstance(request, q.RequestUserInput):
-            values[name], node = _split_request_id(value)
+            values[name], node = split(value, ASKED_AT)
         elif name in PATH_ARGUMENTS and request.operation.session == "none":
             node, values[name] = path_of(value)
         else:
@@ -69,11 +69,6 @@ def local(request: Request[R]) -> tuple[Request[R], str]:
             f"One call is for one machine, not for {' and '.join(sorted(nodes))}.", hint="Make a call for each."
         )
     return with_arguments(request, **values), next(iter(nodes), "")
-
-
-def _split_request_id(request_id: str) -> tuple[str, str]:
-    name, at, node = request_id.rpartition(ASKED_AT)
-    return (name, check_node(node)) if at else (request_id, "")
 
 
 def path_of(word: str) -> tuple[str, str]:
@@ -174,15 +169,15 @@ def fleet_id(name: str, node: str) -> str:
     return f"{name}{AT}{node}"
 
 
-def split(session_id: str) -> tuple[str, str]:
+def split(session_id: str, sign: str = AT) -> tuple[str, str]:
     """What the machine calls the session, and the machine's name: empty where the id names none.
 
-    The machine is what follows the last `@`.
+    The machine is what follows the last `@`, or another sign.
 
     Raises:
         InvalidArgument: no machine can have that name.
     """
-    name, at, node = session_id.rpartition(AT)
+    name, at, node = session_id.rpartition(sign)
     return (name, check_node(node)) if at else (session_id, "")
 
 

@@ -578,11 +578,11 @@ def _result(node: str, status: int, answer: Any) -> dict[str, Any]:
     """
     error = answer.get("error") if isinstance(answer, dict) else None
     if isinstance(error, dict) and isinstance(error.get("data"), dict):
-        raise transport.error_of(error["data"])
+        raise TmuxMcpError.received(error["data"])
     if isinstance(error, dict) and "code" in error and "message" in error:  # a refusal at the entrance
         if error["code"] == "CANCELLED":
             raise OutcomeUnknown(f"The server of {node} stopped while it had the call.")
-        raise transport.error_of(error)
+        raise TmuxMcpError.received(error)
     if status != 200 or not isinstance(answer, dict) or "result" not in answer:
         raise OutcomeUnknown(f"{node} answers {status} with something else than a result.")
     return answer

@@ -661,7 +661,7 @@ class GatewayCalls:
 
 def _parsed_answer(asked: Mapping[str, Any]) -> bool | TmuxMcpError | CallAgain | None:
     if "error" in asked:
-        return transport.error_of(asked["error"])
+        return TmuxMcpError.received(asked["error"])
     if asked["said"] == "again":
         return AskedAgain()
     return asked["said"] if isinstance(asked["said"], bool) else None

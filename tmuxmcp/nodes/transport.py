@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from pydantic import BaseModel
 
 from tmuxmcp.contract.call import ALL_SCOPES, Call
-from tmuxmcp.contract.errors import Internal, InvalidArgument, TmuxMcpError, all_errors
+from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import R, Request
@@ -258,18 +258,7 @@ def answer_received(request: Request[R], sent: Mapping[str, Any]) -> R:
         TmuxMcpError: the error that was sent in its place.
     """
     if "error" in sent:
-        raise error_of(sent["error"])
+        raise TmuxMcpError.received(sent["error"])
     known = request.operation.result.model_fields
     fields = {name: value for name, value in sent["result"].items() if name in known}  # a newer version may tell more
     return cast("R", request.operation.result.model_validate(fields))
-
-
-ERROR_BY_CODE = {cls.code: cls for cls in all_errors()}
-
-
-def error_of(told: Mapping[str, Any]) -> TmuxMcpError:
-    """The error that another machine's broker told."""
-    cls = ERROR_BY_CODE.get(told["code"])
-    if cls is None:
-        return Internal(f"{told['code']}: {told['message']}", hint=told.get("hint", ""), **told.get("details", {}))
-    return cls(told["message"], hint=told.get("hint", ""), **told.get("details", {}))

@@ -24,7 +24,7 @@ from typing import Any
 from tmuxmcp.contract.errors import IoError, ResourceLimit
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.ownfiles import make_directory, open_file, read_bytes
+from tmuxmcp.machine.ownfiles import closing, make_directory, open_file, read_bytes
 
 NOTED_CALL_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
 
@@ -243,11 +243,8 @@ def _append(fd: int, *lines: Mapping[str, Any]) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -282,12 +279,9 @@ def _directories(path: Path) -> list[Path]:
 
 def _remove(path: Path) -> None:
     """Remove a file that nobody holds."""
-    fd = locks.open_lock(path, make=False)
-    try:
+    with closing(locks.open_lock(path, make=False)) as fd:
         if locks.take(fd):
             os.unlink(path)
-    finally:
-        os.close(fd)
 
 
 # ---- what is done, in short ----------------------------------------------------------------------

@@ -26,7 +26,7 @@ from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IncompleteCommand, ResourceLimit, SessionBusy, TmuxMcpError
 from tmuxmcp.contract.request import Bound, Request
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.ownfiles import make_directory
+from tmuxmcp.machine.ownfiles import closing, make_directory
 from tmuxmcp.record.events import NotedEvent
 from tmuxmcp.record.notedcalls import LONGEST_RESULT, CallFile
 from tmuxmcp.sessions.session import Session
@@ -231,12 +231,9 @@ def _forget(directory: Path) -> None:
         with suppress(OSError):
             if time.time() - path.stat().st_mtime < IDENTITY_FORGOTTEN_S:
                 continue
-            fd = locks.open_lock(path, make=False)
-            try:
+            with closing(locks.open_lock(path, make=False)) as fd:
                 if locks.take(fd):
                     path.unlink()
-            finally:
-                os.close(fd)
 
 
 def is_alive(state_dir: Path, identity: str) -> bool:

@@ -19,6 +19,7 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.launch import launch
+from tmuxmcp.machine.ownfiles import closing
 from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.tmux import panes
@@ -122,8 +123,5 @@ def _size(request: CreateSession) -> tuple[int, int, int]:
 def _pipe(directory: SessionDirectory) -> int:
     """Make the pipe and open the end that is ours: a pipe can be written to only once somebody has opened the other."""
     os.mkfifo(directory.go, 0o600)
-    reader = os.open(directory.go, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with closing(os.open(directory.go, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)):
         return os.open(directory.go, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    finally:
-        os.close(reader)

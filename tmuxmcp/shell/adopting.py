@@ -57,6 +57,7 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells import ADOPTABLE, SHELLS, adoption
 from tmuxmcp.machine.locks import lock_within, open_lock, take
+from tmuxmcp.machine.ownfiles import closing
 from tmuxmcp.machine.ssh.client import SSH_FAILED
 from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, InputWait
 from tmuxmcp.readiness.adoptable import NotAdopted, may_adopt_far
@@ -146,8 +147,7 @@ async def adopt(session: Session, look: Look, condition: str = "") -> None:
     """
     pane = session.live()
     async with session.input_lock:
-        lock = open_lock(session.directory.levels_lock)
-        try:
+        with closing(open_lock(session.directory.levels_lock)) as lock:
             if not take(lock):
                 raise _busy(session)
             now = await session.scan()
@@ -156,8 +156,6 @@ async def adopt(session: Session, look: Look, condition: str = "") -> None:
             begin()
             with anyio.CancelScope(shield=True):
                 await _adopt(session, pane, look, condition)
-        finally:
-            os.close(lock)
 
 
 async def _adopt(session: Session, pane: Pane, look: Look, condition: str) -> None:

@@ -12,9 +12,8 @@ from tmuxmcp.broker.programs import inside
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.errors import InvalidArgument, IoError, ResourceLimit, TimedOut
+from tmuxmcp.contract.errors import InvalidArgument, IoError, ResourceLimit, TimedOut, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.machine import filework
 from tmuxmcp.sessions.bounds import Boundary
 
 WORK_MODULE = "tmuxmcp.broker.programs.gitwork"
@@ -61,7 +60,7 @@ async def run_git(
     except ValueError:
         raise IoError(f"git was not run: {ended.stderr.last_line() or 'nothing was said'}.") from None
     if "error" in answer:
-        raise filework.error_of(answer["error"])
+        raise TmuxMcpError.received(answer["error"])
     return request.operation.result.model_validate(answer)
 
 

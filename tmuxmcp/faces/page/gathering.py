@@ -31,7 +31,7 @@ from tmuxmcp.faces.page.overview import Missing, PageListing, PageWait, Row
 from tmuxmcp.faces.page.stream import TAIL_FIELD, as_json
 from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.ids import ASKED_AT, SESSION_FIELDS, check_node, fleet_id, split
-from tmuxmcp.nodes.transport import VisitAnswer, error_of
+from tmuxmcp.nodes.transport import VisitAnswer
 
 log = logging.getLogger(__name__)
 
@@ -258,7 +258,7 @@ def _refusal(answer: Any, node: str) -> TmuxMcpError:
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("code"), str):
         return Internal(f"{node} refuses without a reason.", node=node)
-    told = error_of(error)
+    told = TmuxMcpError.received(error)
     told.details = {**told.details, "node": node}
     return told
 

@@ -18,17 +18,8 @@ from typing import Any, Literal
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.gate.policy.meanings import (
-    MEANINGS,
-    Match,
-    both,
-    either,
-    hosts_of,
-    is_path,
-    match_meaning,
-    may_be_path,
-    paths_of,
-)
+from tmuxmcp.gate.policy import meanings
+from tmuxmcp.gate.policy.meanings import Match
 from tmuxmcp.gate.policy.shelltext import SimpleCommand, Word, words_of
 from tmuxmcp.gate.policy.wrapped import basename
 
@@ -226,9 +217,9 @@ def match_words(patterns: Sequence[str], words: Sequence[Word]) -> Match:
         last, row = row, [row[0] if pattern == "**" else False]
         for at, word in enumerate(words):
             if pattern == "**":
-                row.append(either(last[at + 1], row[at]))
+                row.append(meanings.either(last[at + 1], row[at]))
             else:
-                row.append(both(last[at], None if word is None else fnmatch.fnmatchcase(word, pattern)))
+                row.append(meanings.both(last[at], None if word is None else fnmatch.fnmatchcase(word, pattern)))
     return row[-1]
 
 
@@ -245,12 +236,12 @@ def _command(rule: Rule, action: Action, command: SimpleCommand) -> Match:
 
 
 def _path(rule: Rule, action: Action, command: SimpleCommand) -> Match:
-    match = is_path if rule.action == "allow" else may_be_path
-    return _several(rule, [*action.paths, *paths_of(command)], rule.path, match)
+    match = meanings.is_path if rule.action == "allow" else meanings.may_be_path
+    return _several(rule, [*action.paths, *meanings.paths_of(command)], rule.path, match)
 
 
 def _host(rule: Rule, action: Action, command: SimpleCommand) -> Match:
-    values = [*action.hosts, *hosts_of(command)]
+    values = [*action.hosts, *meanings.hosts_of(command)]
     return _several(rule, values, rule.host, lambda value, pattern: fnmatch.fnmatchcase(value.lower(), pattern.lower()))
 
 
@@ -265,7 +256,7 @@ def _secret(rule: Rule, action: Action, command: SimpleCommand) -> Match:
 def _does(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     match: Match = False
     for name in rule.does:
-        match = either(match, match_meaning(name, command))
+        match = meanings.either(match, meanings.match_meaning(name, command))
     return match
 
 
@@ -403,8 +394,10 @@ def _rule(number: int, label: str, entry: Mapping[str, Any]) -> Rule:
     _check_regex(number, command)
     lists = {name: _patterns(number, name, entry[name]) for name in CONDITIONS if name in entry and name != "command"}
     for pattern in lists.get("does", ()):
-        if pattern not in MEANINGS:
-            raise _wrong(number, f"nothing is known that does {pattern!r}", f"There are: {', '.join(MEANINGS)}.")
+        if pattern not in meanings.MEANINGS:
+            raise _wrong(
+                number, f"nothing is known that does {pattern!r}", f"There are: {', '.join(meanings.MEANINGS)}."
+            )
     for name, known in (("tool", RULE_TOOLS), ("mode", RULE_MODES)):
         for pattern in lists.get(name, ()):
             if not any(fnmatch.fnmatchcase(each, pattern) for each in known):

@@ -13,18 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.gate.policy import shelltext
 from tmuxmcp.gate.policy.debuggertext import debugger_texts, is_debugger
-from tmuxmcp.gate.policy.shelltext import (
-    NO_OPTION,
-    TEXT_OPTIONS,
-    TEXT_SHELLS,
-    UNKNOWN_COMMAND,
-    SimpleCommand,
-    Word,
-    merged,
-    parse,
-    words_of,
-)
+from tmuxmcp.gate.policy.shelltext import UNKNOWN_COMMAND, SimpleCommand, Word, words_of
 
 NESTED_WRAPPERS = 8
 """`env env env ...`: what is deeper counts as not understood."""
@@ -156,7 +147,7 @@ def _inner(name: str, command: SimpleCommand) -> list[SimpleCommand]:
     words = command.argv[1:]
     if name.endswith("=") and not words:
         return run_by(name[:-1], command.assigned, command)
-    if name in TEXT_SHELLS:
+    if name in shelltext.TEXT_SHELLS:
         return _shell(name, command, words)
     if name in ("read", "printf"):
         named = words if name == "read" else words[1:2] if words[:1] == ("-v",) else ()
@@ -251,7 +242,7 @@ def _shell(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[S
         word = words[at]
         if word is None or STARTUP_FILE.fullmatch(word):
             return [UNKNOWN_COMMAND]
-        if (given := TEXT_OPTIONS.get(name, NO_OPTION).fullmatch(word)) is not None:
+        if (given := shelltext.TEXT_OPTIONS.get(name, shelltext.NO_OPTION).fullmatch(word)) is not None:
             at += given[1] is None
             found += _text(command, given[1] or (words[at] if at < len(words) else None))
         elif word in BASH_LONG:
@@ -326,8 +317,10 @@ def _runs(command: SimpleCommand, words: tuple[Word, ...], options: tuple[str, .
 def _text(command: SimpleCommand, text: Word) -> list[SimpleCommand]:
     if text is None:
         return [UNKNOWN_COMMAND]
-    found = parse(text, command.cwds)
-    return [replace(each, fed=each.fed or command.fed, gets=merged(command.gets, each.gets)) for each in found]
+    found = shelltext.parse(text, command.cwds)
+    return [
+        replace(each, fed=each.fed or command.fed, gets=shelltext.merged(command.gets, each.gets)) for each in found
+    ]
 
 
 # ---- Variables by which a program or a shell runs something that its arguments do not name. Pure ---------------------
@@ -405,7 +398,7 @@ def runs_by_value(name: str) -> bool:
 def _text_of_variable(value: Word, command: SimpleCommand) -> list[SimpleCommand]:
     if value is None:
         return [UNKNOWN_COMMAND]
-    return [replace(each, fed=each.fed or command.fed) for each in parse(value, command.cwds)]
+    return [replace(each, fed=each.fed or command.fed) for each in shelltext.parse(value, command.cwds)]
 
 
 def of_environment(env: Mapping[str, str], program: Word, cwd: str | None) -> Iterator[SimpleCommand]:

@@ -13,17 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.witness.kernel import (
-    INPUT_CALLS,
-    POLL_WAIT_CHANNELS,
-    TIME_OUT_ARGUMENTS,
-    TTY_READ,
-    UNREADABLE_WAIT_CHANNELS,
-    KernelFacts,
-    Process,
-    may_work,
-    rank,
-)
+from tmuxmcp.machine.witness import kernel
+from tmuxmcp.machine.witness.kernel import KernelFacts, Process
 
 FAR_TICKS_A_SECOND = 100
 """USER_HZ, the unit of a birth in proc(5): it is this on every machine in `INPUT_CALLS`."""
@@ -61,7 +52,7 @@ def _facts(lines: list[str], machine: str) -> FarFacts | None:
     found: dict[int, Process] = {}
     for row in rows:
         process = _process(row, machine, float(up))
-        if process.pid not in found or rank(process) > rank(found[process.pid]):
+        if process.pid not in found or kernel.rank(process) > kernel.rank(found[process.pid]):
             found[process.pid] = process
     others = {pid: [row for row in rows if -int(row[1]) == pid] for pid in found}
     return FarFacts(
@@ -96,7 +87,7 @@ def _process(row: list[str], machine: str, up_s: float) -> Process:
         wakes=int(wakes),
         age_s=max(up_s - int(born) / FAR_TICKS_A_SECOND, 0.0),
         parent=-int(parent),
-        time_out_s=_time_out_s(machine, call) if known in POLL_WAIT_CHANNELS else None,
+        time_out_s=_time_out_s(machine, call) if known in kernel.POLL_WAIT_CHANNELS else None,
     )
 
 
@@ -104,17 +95,17 @@ def _with_others(process: Process, rows: list[list[str]]) -> Process:
     """The process, with what another thread of it sleeps in that may be work."""
     own = {(process.wait_channel or "-")}
     told = (row[5].split(".")[0] for row in rows if row[4] == "S")
-    work = next((each for each in told if each not in own and may_work(each)), "")
+    work = next((each for each in told if each not in own and kernel.may_work(each)), "")
     return replace(process, other_work=work) if process.on_terminal is not False else process
 
 
 def _time_out_s(machine: str, call: str) -> float | None:
     """How long a poll waits at most; None: for ever, or not known. A time that lies in memory is not looked at."""
     words = call.split(",")
-    if machine not in INPUT_CALLS or len(words) < 7:
+    if machine not in kernel.INPUT_CALLS or len(words) < 7:
         return None
     number, arguments = int(words[0]), [int(word, 16) for word in words[1:7]]
-    milliseconds, *in_memory = TIME_OUT_ARGUMENTS[machine]
+    milliseconds, *in_memory = kernel.TIME_OUT_ARGUMENTS[machine]
     if number in milliseconds:
         count = arguments[milliseconds[number]] & 0xFFFFFFFF
         return count / 1000 if count < 0x80000000 else None
@@ -123,8 +114,8 @@ def _time_out_s(machine: str, call: str) -> float | None:
 
 
 def _on_terminal(channel: str | None, files: str, waited_for: Iterable[int] | None) -> bool | None:
-    if channel not in TTY_READ and channel not in POLL_WAIT_CHANNELS:
-        return None if channel in UNREADABLE_WAIT_CHANNELS else False
+    if channel not in kernel.TTY_READ and channel not in kernel.POLL_WAIT_CHANNELS:
+        return None if channel in kernel.UNREADABLE_WAIT_CHANNELS else False
     if files == "?":
         return None
     terminals = {int(each) for each in files.split(",") if each not in ("", "-")}
@@ -136,9 +127,9 @@ def _on_terminal(channel: str | None, files: str, waited_for: Iterable[int] | No
 def _waited_for(machine: str, call: str, polled: str) -> Iterable[int] | None:
     """The files that a system call waits for input from; None: it cannot be told."""
     words = call.split(",")
-    if machine not in INPUT_CALLS or len(words) < 7:
+    if machine not in kernel.INPUT_CALLS or len(words) < 7:
         return None  # refused, or it runs again
-    reads, polls, selects, epolls = INPUT_CALLS[machine]
+    reads, polls, selects, epolls = kernel.INPUT_CALLS[machine]
     number, first, second = int(words[0]), int(words[1], 16), int(words[2], 16)
     if number in reads:
         return [first]

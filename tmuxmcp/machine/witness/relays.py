@@ -20,16 +20,8 @@ from dataclasses import field, replace
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.witness import tmuxes
-from tmuxmcp.machine.witness.kernel import (
-    FAR_ENDS_ARE_INSIDE,
-    UNREADABLE_WAIT_CHANNELS,
-    InputWait,
-    KernelFacts,
-    Process,
-    Verdict,
-    judge,
-)
+from tmuxmcp.machine.witness import kernel, tmuxes
+from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.machine.witness.tmuxes import Client, wakes_at_rest
 from tmuxmcp.machine.witness.tty import (
     MOST_THREADS,
@@ -142,7 +134,7 @@ class DeepWitness:
             alone: nobody is told to be in front but this process, and that only if it is there alone; 0: anybody is.
         """
         facts = self._witness.look(leader, processes=False, alone=alone)
-        return Sight(facts, judge(facts), facts, self.tty, leader)
+        return Sight(facts, kernel.judge(facts), facts, self.tty, leader)
 
     def size(self) -> tuple[int, int] | None:
         """Columns and rows of the pane's own terminal; None where they cannot be had."""
@@ -227,7 +219,7 @@ class DeepWitness:
 
 def _judged(facts: KernelFacts | None) -> Verdict:
     """What the facts of one terminal mean; of a program that asks for nothing but secrets: that it asks for one."""
-    verdict = judge(facts)
+    verdict = kernel.judge(facts)
     if verdict.waiting is InputWait.EDITOR and verdict.process and verdict.process.name in ASK_SECRETS:
         return replace(verdict, waiting=InputWait.SECRET, why=f"{verdict.process.name} asks for a secret")
     return verdict
@@ -235,9 +227,11 @@ def _judged(facts: KernelFacts | None) -> Verdict:
 
 def _may_relay(process: Process) -> bool:
     """Whether another terminal may begin behind a process, as far as it is known without looking for one."""
-    if process.state != "S" or process.name in FAR_ENDS_ARE_INSIDE | KEEPS_MODES_OF_ITS_OWN:
+    if process.state != "S" or process.name in kernel.FAR_ENDS_ARE_INSIDE | KEEPS_MODES_OF_ITS_OWN:
         return False
-    return process.relay or process.name == tmuxes.TMUX_CLIENT or process.wait_channel in UNREADABLE_WAIT_CHANNELS
+    return (
+        process.relay or process.name == tmuxes.TMUX_CLIENT or process.wait_channel in kernel.UNREADABLE_WAIT_CHANNELS
+    )
 
 
 def _hidden(process: Process, why: str) -> Verdict:

@@ -21,18 +21,8 @@ from dataclasses import replace
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.witness.kernel import (
-    INPUT_CALLS,
-    MANY_IN_ONE,
-    POLL_WAIT_CHANNELS,
-    TIME_OUT_ARGUMENTS,
-    TTY_READ,
-    UNREADABLE_WAIT_CHANNELS,
-    KernelFacts,
-    Process,
-    may_work,
-    rank,
-)
+from tmuxmcp.machine.witness import kernel
+from tmuxmcp.machine.witness.kernel import KernelFacts, Process
 
 MOST_PROCESSES, MOST_THREADS = 200, 64
 """So many are looked at."""
@@ -49,7 +39,7 @@ OWN_TERMINAL = os.makedev(5, 0)
 LOOKS_AT_SLEEP = 3
 """So often a sleeping thread is looked at before its wait channel is called unreadable."""
 
-_READS, _POLLS, _SELECTS, _EPOLLS = INPUT_CALLS.get(platform.machine(), (set[int](),) * 4)
+_READS, _POLLS, _SELECTS, _EPOLLS = kernel.INPUT_CALLS.get(platform.machine(), (set[int](),) * 4)
 _OTHER_CALLS = {"x86_64": {45, 47, 299, 1, 18, 20}, "aarch64": {207, 212, 243, 64, 66, 68}}.get(platform.machine(), ())
 """Numbers of recv, write and their kin on this machine."""
 
@@ -327,7 +317,7 @@ def _process(
         with suppress(OSError):
             found = _thread(Process(pid, name, "", None, main=thread == pid, parent=parent), path, terminal)
             channels[path] = found.wait_channel
-            if best is None or rank(found) > rank(best[1]):
+            if best is None or kernel.rank(found) > kernel.rank(best[1]):
                 best = path, found
     if best is None:
         raise ProcessLookupError(pid)
@@ -335,10 +325,10 @@ def _process(
     if (
         process.state != "S"
         or process.on_terminal is False
-        or process.wait_channel not in TTY_READ | POLL_WAIT_CHANNELS
+        or process.wait_channel not in kernel.TTY_READ | kernel.POLL_WAIT_CHANNELS
     ):
         return process
-    other_work = next((each for other, each in channels.items() if other != path and may_work(each)), "") or ""
+    other_work = next((each for other, each in channels.items() if other != path and kernel.may_work(each)), "") or ""
     opened = _opened(pid)
     relay = any(each.endswith("/ptmx") for each in opened)
     only = process.only_terminal and len(threads) == 1
@@ -353,7 +343,7 @@ def _process(
 def _thread(process: Process, path: str, terminal: proc.Device) -> Process:
     """The process as one of its threads tells it: what it sleeps in, all of one sleep, else it runs."""
     state, channel = _sleep(path)
-    if state != "S" or channel not in TTY_READ | POLL_WAIT_CHANNELS:
+    if state != "S" or channel not in kernel.TTY_READ | kernel.POLL_WAIT_CHANNELS:
         waits = on_terminal(process.pid, path, channel, terminal) if state == "S" else None
         return replace(process, state=state, wait_channel=channel, on_terminal=waits)
     wakes = _wakes(path)
@@ -361,7 +351,7 @@ def _thread(process: Process, path: str, terminal: proc.Device) -> Process:
     if state == "S":
         with suppress(proc.ThreadRuns):
             waits = on_terminal(process.pid, path, channel, terminal)
-            polls = channel in POLL_WAIT_CHANNELS and waits is not False
+            polls = channel in kernel.POLL_WAIT_CHANNELS and waits is not False
             time_out_s = of(path) if polls else None
             only = polls and _polls_nothing_else(process.pid, path, terminal)
             if _wakes(path) == wakes:
@@ -374,7 +364,7 @@ def _thread(process: Process, path: str, terminal: proc.Device) -> Process:
 def _name(pid: int) -> str:
     """What a process is called, without the blanks with which one that renames itself fills the rest."""
     name = proc.name(pid).strip()
-    if name in MANY_IN_ONE:
+    if name in kernel.MANY_IN_ONE:
         with suppress(OSError):
             words = proc.argv_text(pid)
             name = words[1] if len(words) > 1 else name
@@ -393,8 +383,8 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: proc.Device)
     Raises:
         Runs: it has woken up.
     """
-    if channel not in TTY_READ and channel not in POLL_WAIT_CHANNELS:
-        return None if channel in UNREADABLE_WAIT_CHANNELS else False
+    if channel not in kernel.TTY_READ and channel not in kernel.POLL_WAIT_CHANNELS:
+        return None if channel in kernel.UNREADABLE_WAIT_CHANNELS else False
     try:
         fds = waited_for(pid, path)
         if fds is not None:
@@ -408,7 +398,7 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: proc.Device)
         return None
     if not any(name.startswith(("/dev/pts/", "/dev/tty")) for name in opened):
         return False
-    if channel in POLL_WAIT_CHANNELS or any(
+    if channel in kernel.POLL_WAIT_CHANNELS or any(
         name.startswith(("socket:", "anon_inode:inotify", "anon_inode:[")) for name in opened
     ):
         return None
@@ -510,7 +500,7 @@ def _sleep(path: str) -> tuple[str, str | None]:
     for _ in range(LOOKS_AT_SLEEP):
         state = proc.stat(path).state
         channel = _channel(path) if state == "S" else None
-        if state != "S" or channel not in UNREADABLE_WAIT_CHANNELS:
+        if state != "S" or channel not in kernel.UNREADABLE_WAIT_CHANNELS:
             return state, channel
         wakes = _wakes(path) if wakes is None else wakes
         try:
@@ -582,7 +572,7 @@ def _with_sets(pid: int, fds: list[int], depth: int = NESTED_EPOLLS) -> list[int
 #
 # A program that waits for ever wants input. One that waits for a time goes on by itself: it may have work to do.
 
-_BY_MILLISECONDS, _BY_TIMESPEC, _BY_TIMEVAL = TIME_OUT_ARGUMENTS.get(platform.machine(), (dict[int, int](),) * 3)
+_BY_MILLISECONDS, _BY_TIMESPEC, _BY_TIMEVAL = kernel.TIME_OUT_ARGUMENTS.get(platform.machine(), (dict[int, int](),) * 3)
 
 _TIME_BYTES = 16
 """Of a timespec and of a timeval on 64 bit machines."""

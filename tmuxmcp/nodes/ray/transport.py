@@ -455,7 +455,7 @@ def _received(answer: dict[str, Any]) -> dict[str, Any]:
         TmuxMcpError: the error that it told.
     """
     if "error" in answer:
-        raise transport.error_of(answer["error"])
+        raise TmuxMcpError.received(answer["error"])
     return answer
 
 

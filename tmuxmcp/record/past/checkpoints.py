@@ -23,7 +23,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.locks import take
-from tmuxmcp.machine.ownfiles import open_file
+from tmuxmcp.machine.ownfiles import closing, open_file
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.snapshot import Doubt, Snapshot, from_data, to_data
@@ -191,13 +191,10 @@ class Checkpoints:
     @contextmanager
     def _locked_file(self) -> Iterator[int]:
         """The file, held alone; -1 while somebody else writes, or where its form is another."""
-        fd = open_file(self._path, os.O_CREAT | os.O_RDWR)
-        try:
+        with closing(open_file(self._path, os.O_CREAT | os.O_RDWR)) as fd:
             held = take(fd) and os.fstat(fd).st_ino == os.stat(self._path).st_ino  # not replaced meanwhile
             form = os.pread(fd, len(FILE_BEGINS), 0)
             yield fd if held and (form == FILE_BEGINS or FILE_BEGINS.startswith(form)) else -1
-        finally:
-            os.close(fd)
 
 
 def _records(fd: int, size: int) -> tuple[list[ScreenRecord], int]:

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.contract.errors import IoError, ResourceLimit, TmuxMcpError, Unsupported, all_errors
+from tmuxmcp.contract.errors import IoError, ResourceLimit, TmuxMcpError, Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.machine import fonts
@@ -366,8 +366,8 @@ def read_reply(stdout: bytes) -> Exported:
     except ValueError:
         answer = None
     match answer:
-        case {"error": {"code": code, "message": text, "hint": hint, "details": details}}:
-            raise next(each for each in all_errors() if each.code == code)(text, hint, **details)
+        case {"error": dict() as error}:
+            raise TmuxMcpError.received(error)
         case {"exported": dict() as facts}:
             return Exported(**facts)
     raise IoError("The process that makes the file has ended.", hint="Try again, or export a shorter stretch.")

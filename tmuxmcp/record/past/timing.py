@@ -20,7 +20,7 @@ from pathlib import Path
 from tmuxmcp.contract.errors import Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
-from tmuxmcp.machine.ownfiles import open_file
+from tmuxmcp.machine.ownfiles import closing, open_file
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 
@@ -421,8 +421,7 @@ class TimingWriter:
     def _opened(self) -> Iterator[int]:
         """The file that is written, made if there is none; no descriptor is kept."""
         make = 0 if self._file else os.O_CREAT
-        fd = open_file(self._directory.timing, os.O_RDWR | make | os.O_APPEND)
-        try:
+        with closing(open_file(self._directory.timing, os.O_RDWR | make | os.O_APPEND)) as fd:
             state = os.fstat(fd)
             if self._file is None:
                 if not self._directory.is_there:
@@ -435,8 +434,6 @@ class TimingWriter:
             elif self._file != (state.st_dev, state.st_ino):
                 raise FileNotFoundError(errno.ENOENT, "Another session has its place")
             yield fd
-        finally:
-            os.close(fd)
 
     def _cut(self, fd: int, size: int) -> None:
         if size < self._size:
@@ -565,12 +562,9 @@ def _take_lock(path: Path) -> int | None:
     Whoever waits for it is told by inotify when a descriptor that may write is closed (CLOSE_WRITE): at the end of the
     one who holds it. So nobody else opens one: those who wait would ring for each other.
     """
-    fd = open_file(path, os.O_RDONLY | os.O_CREAT)
-    try:
+    with closing(open_file(path, os.O_RDONLY | os.O_CREAT)) as fd:
         if not locks.take(fd):
             return None
-    finally:
-        os.close(fd)
     fd = locks.open_lock(path)
     if locks.take(fd):
         return fd

@@ -34,7 +34,7 @@ ADOPTABLE = frozenset(BY_FILE).union(*(shell.called for shell in KNOWN.values())
 BY_APPLET = {name: shell for shell in KNOWN.values() for name in shell.applets}
 """By the name of an applet."""
 
-OTHER_PROGRAM = Shell("", lambda args, environment: None)
+OTHER_PROGRAM = Shell("")
 """A program for which we have no start-up file."""
 
 SHOW_PROMPT = b"\x1b[7778~"
@@ -53,7 +53,7 @@ def shell_of(program: str) -> Shell:
 
 
 ADOPTED_SHELLS = {
-    "bash": Shell("bash", OTHER_PROGRAM.integrate, prompt_hook="PROMPT_COMMAND", editor_on="set -o emacs"),
+    "bash": Shell("bash", prompt_hook="PROMPT_COMMAND", editor_on="set -o emacs"),
     "zsh": replace(ZSH, integrate=OTHER_PROGRAM.integrate, temporary_prefix=""),
     "fish": replace(FISH, integrate=OTHER_PROGRAM.integrate),
 }
@@ -62,7 +62,7 @@ ADOPTED_SHELLS = {
 
 def adopted(dialect: str, kind: str) -> Shell:
     """What we know of a shell that was adopted; `kind`: its name."""
-    return ADOPTED_SHELLS.get(dialect) or Shell(kind, OTHER_PROGRAM.integrate, prompt_hook="PS1")
+    return ADOPTED_SHELLS.get(dialect) or Shell(kind, prompt_hook="PS1")
 
 
 def integrate(

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
-from tmuxmcp.machine.launch.shells.record import Integration, Shell, options
+from tmuxmcp.machine.launch.shells.record import Shell, options
 
-
-def _no_file(args: Sequence[str], environment: Mapping[str, str]) -> Integration | None:
-    """There is no start-up file of ours for it."""
-    return None
-
-
-SH = Shell("sh", _no_file, files=("sh",), reads_lines=True, reads_lines_afar=True)
+SH = Shell("sh", files=("sh",), reads_lines=True, reads_lines_afar=True)
 """One that goes by no other name."""
 
-DASH = Shell(
-    "dash", _no_file, files=("dash",), edits=False, reads_lines=True, reads_lines_afar=True, bare=options("-i")
-)
+DASH = Shell("dash", files=("dash",), edits=False, reads_lines=True, reads_lines_afar=True, bare=options("-i"))
 
 ASH = Shell(
     "ash",
-    _no_file,
     files=("ash",),
     called=("busybox",),
     applets=("ash", "sh"),
@@ -40,7 +31,6 @@ def _bare(*editors: tuple[str, ...]) -> Callable[[bool], list[tuple[str, ...]]]:
 
 MKSH = Shell(
     "mksh",
-    _no_file,
     files=("mksh", "lksh", "mksh-static"),
     reads_lines=True,
     keeps_file=True,
@@ -49,7 +39,6 @@ MKSH = Shell(
 
 KSH93 = Shell(
     "ksh93",
-    _no_file,
     files=("ksh", "ksh93", "rksh", "rksh93"),
     reads_lines=True,
     keeps_file=True,

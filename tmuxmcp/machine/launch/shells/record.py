@@ -22,6 +22,11 @@ BARE_PROMPT = "tmuxmcp# "
 """What a shell shows that was started bare. mksh shows root no prompt without `#`."""
 
 
+def never_integrated(args: Sequence[str], environment: Mapping[str, str]) -> Integration | None:
+    """There is no start-up file of ours for it."""
+    return None
+
+
 def never_bare(lines: bool) -> list[tuple[str, ...]]:
     """Of a shell of which it is not known how."""
     return []
@@ -52,7 +57,7 @@ class Shell:
     """A shell, by the name of its program."""
 
     name: str
-    integrate: Callable[[Sequence[str], Mapping[str, str]], Integration | None]
+    integrate: Callable[[Sequence[str], Mapping[str, str]], Integration | None] = never_integrated
     """`integrate(args, environment)`: how it loads our start-up file; None when it would not be interactive."""
     reads_files: bool = False
     """After `COMMAND_KEY` it reads the command from a file; otherwise it listens for it at the terminal."""
