@@ -298,6 +298,15 @@ class Internal(TmuxMcpError):
     code = "INTERNAL"
 
 
+def unexpected(incident: str) -> Internal:
+    """What a caller is told of an exception that nobody raised on purpose; the log has it under `incident`."""
+    return Internal(
+        "Something unexpected failed inside tmuxmcp.",
+        hint=f"The server's log (stderr) has it under incident {incident}; sessions go on.",
+        incident=incident,
+    )
+
+
 def shortage(error: BaseException) -> TmuxMcpError | None:
     """What a caller is told when the machine has no more of something, or no longer; None for any other error.
 

@@ -48,7 +48,7 @@ from mcp.types import (
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Ask, Call, CallAgain, Progress, Question, new_call_id
-from tmuxmcp.contract.errors import ConfirmationDeclined, Internal, InvalidArgument, TmuxMcpError
+from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, TmuxMcpError, unexpected
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.operations import OPERATIONS
@@ -245,7 +245,7 @@ class McpFace:
         except Exception:
             incident = uuid4().hex[:12]
             log.exception("call %s: %s failed, incident %s", call_id, params.name, incident)
-            return _timed(as_error(_internal(incident), call_id), began)
+            return _timed(as_error(unexpected(incident), call_id), began)
 
 
 def shown_by(ctx: Context, results: Results) -> ResultForm:
@@ -394,14 +394,6 @@ def _find(offered: Mapping[str, Operation], name: str) -> Operation:
             hint = f"Tools: {', '.join(offered)}." + (f" Did you mean {meant}?" if meant else "")
         raise InvalidArgument(f"There is no tool {name[:100]!r}.", hint=hint)
     return offered[name]
-
-
-def _internal(incident: str) -> Internal:
-    return Internal(
-        "Something unexpected failed inside tmuxmcp.",
-        hint=f"The server's log (stderr) has it under incident {incident}; sessions go on.",
-        incident=incident,
-    )
 
 
 def _progress(ctx: Context) -> Progress:

@@ -20,7 +20,7 @@ from pydantic.json_schema import models_json_schema
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call, CallAgain
-from tmuxmcp.contract.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
+from tmuxmcp.contract.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors, unexpected
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.operations import OPERATIONS
@@ -144,9 +144,7 @@ class Rpc:
             return {"again": True}
         except Exception:
             log.exception("call %s: %s failed, incident %s", call.call_id, method, call.call_id)
-            hint = f"The server's log (stderr) has it under incident {call.call_id}; sessions go on."
-            internal = Internal("Something unexpected failed inside tmuxmcp.", hint=hint, incident=call.call_id)
-            return {"error": error_object(INTERNAL_ERROR, internal)}
+            return {"error": error_object(INTERNAL_ERROR, unexpected(call.call_id))}
 
     async def _cast(self, params: Any, call: Call) -> Json:
         given = params if isinstance(params, dict) else {}

@@ -45,7 +45,7 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, Internal, InvalidArgument, ResourceLimit
+from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, Internal, InvalidArgument, ResourceLimit, TmuxMcpError
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import NamesCall, Operation
 from tmuxmcp.faces.text import portable
@@ -224,7 +224,22 @@ class LineSplitter:
             del self._line[:-LONG_LINE_ENDS]
 
 
-class MessageReader:
+class _End:
+    """One direction of the wire, as the SDK's streams are: nothing to let go of, it lives as long as the process."""
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class MessageReader(_End):
     """Messages from a descriptor, as the SDK's read stream; a pending read can be cancelled."""
 
     def __init__(
@@ -283,9 +298,6 @@ class MessageReader:
             raise anyio.EndOfStream
         self._ready.extend(self._lines.feed(data))
 
-    async def aclose(self) -> None:
-        """Nothing to let go of: the wire lives as long as the process."""
-
     def __aiter__(self) -> Self:
         return self
 
@@ -294,14 +306,6 @@ class MessageReader:
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def parse(line: bytes | LongLine) -> JSONRPCMessage | ErrorData:
@@ -358,7 +362,7 @@ def _nearly_json(line: bytes, why: str) -> ErrorData | None:
             "The request holds half of a surrogate pair (\\ud800 to \\udfff), which is no text.",
             hint="Send bytes that are no text as data_base64.",
         )
-    return ErrorData(code=INVALID_PARAMS, message=str(error), data=error.as_dict())
+    return _error_data(INVALID_PARAMS, error)
 
 
 def _line(message: JSONRPCMessage) -> bytes:
@@ -368,34 +372,19 @@ def _line(message: JSONRPCMessage) -> bytes:
     except ValueError:
         log.exception("a message cannot be written as JSON")
         number = getattr(message, "id", None)
-        return _line(_unwritten(number if portable(number) == number else None))
+        error = Internal("The answer cannot be written as JSON.", hint=LOOK_BEFORE)
+        return _line(_failure(number if portable(number) == number else None, INTERNAL_ERROR, error))
 
 
-def _unwritten(number: RequestId | None) -> JSONRPCError:
-    error = Internal("The answer cannot be written as JSON.", hint=LOOK_BEFORE)
-    return JSONRPCError(
-        jsonrpc="2.0", id=number, error=ErrorData(code=INTERNAL_ERROR, message=str(error), data=error.as_dict())
-    )
+def _error_data(code: int, error: TmuxMcpError) -> ErrorData:
+    return ErrorData(code=code, message=str(error), data=error.as_dict())
 
 
-def _cancelled(number: RequestId) -> JSONRPCError:
-    error = Cancelled("The wire was closed before there was an answer.", hint=LOOK_BEFORE)
-    return JSONRPCError(
-        jsonrpc="2.0", id=number, error=ErrorData(code=SERVER_ERROR, message=str(error), data=error.as_dict())
-    )
+def _failure(number: RequestId | None, code: int, error: TmuxMcpError) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=number, error=_error_data(code, error))
 
 
-def _unread(number: RequestId, waiting: int) -> JSONRPCError:
-    error = ResourceLimit(
-        f"Answers of {waiting:,} bytes wait for you to read them; this one was dropped.",
-        hint="Read them; what the call did is done, and its output is in the session's log: read since=.",
-    )
-    return JSONRPCError(
-        jsonrpc="2.0", id=number, error=ErrorData(code=SERVER_ERROR, message=str(error), data=error.as_dict())
-    )
-
-
-class Writer:
+class Writer(_End):
     """Messages to a descriptor, as the SDK's write stream; a client that does not read holds up nothing else.
 
     The descriptor stays in blocking mode, since others may share it. A pipe that polls as writable takes
@@ -439,7 +428,8 @@ class Writer:
         self.end()
         with anyio.move_on_after(WIRE_GRACE_S / 3), suppress(anyio.BrokenResourceError):
             for number in self._asked.unanswered(waits=True):
-                await self.write(_cancelled(number))
+                error = Cancelled("The wire was closed before there was an answer.", hint=LOOK_BEFORE)
+                await self.write(_failure(number, SERVER_ERROR, error))
                 self._given_up.add(number)
 
     def _gone(self) -> bool:
@@ -460,7 +450,11 @@ class Writer:
             return  # answered already
         data = _line(message)
         if self._waiting > MAX_BACKLOG_BYTES and len(data) > LONG_LINE_BYTES and isinstance(message, JSONRPCResponse):
-            data = _line(_unread(message.id, self._waiting))
+            error = ResourceLimit(
+                f"Answers of {self._waiting:,} bytes wait for you to read them; this one was dropped.",
+                hint="Read them; what the call did is done, and its output is in the session's log: read since=.",
+            )
+            data = _line(_failure(message.id, SERVER_ERROR, error))
         self._waiting += len(data)
         self._messages += 1
         try:
@@ -489,17 +483,6 @@ class Writer:
                 self._broken()
                 raise anyio.BrokenResourceError from None
             self._rest = self._rest[written:]
-
-    async def aclose(self) -> None:
-        """Nothing to let go of: the wire lives as long as the process."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 # ---- Answers that a client cancels while they are on the way: it drops them, and was told nothing --------------------

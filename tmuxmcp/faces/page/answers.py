@@ -20,7 +20,8 @@ from tmuxmcp.faces.page.overview import Overview
 PageArguments = dict[str, Any]
 """The object that a request brings."""
 
-Endpoint = Callable[[PageArguments], Awaitable[Response]]
+Endpoint = Callable[[PageArguments], Awaitable[Any]]
+"""Gives the value that a request is answered with, or the answer itself."""
 
 MAX_BODY_BYTES = 64 * 1024
 """Of a request's body."""
@@ -72,7 +73,8 @@ def routes_of(named: Mapping[str, Endpoint], most_bytes: int = MAX_BODY_BYTES) -
 def _endpoint(give: Endpoint, most_bytes: int) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
-            return await give(await body_of(request, most_bytes))
+            found = await give(await body_of(request, most_bytes))
+            return found if isinstance(found, Response) else answer(found)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             return refused(InvalidArgument(f"{first['loc']}: {first['msg']}."))
@@ -159,46 +161,40 @@ class AnswerEndpoints:
 
     def routes(self) -> list[Route]:
         """A route for each way to settle something."""
-        named: dict[str, Endpoint] = {
-            "answer": self._type,
-            "settle": self._settle,
-            "became": self._became,
-            "agree": self._agree,
-        }
-        return routes_of(named)
+        return routes_of({"answer": self._type, "settle": self._settle, "became": self._became, "agree": self._agree})
 
-    async def _type(self, asked: PageArguments) -> Response:
+    async def _type(self, asked: PageArguments) -> PageArguments:
         """Type a line and Enter, as long as the request waits."""
         what, line = await self._what(asked), text_of(asked, "line")
         if self._people.became(what):
-            return self._response(what, False)
+            return self._outcome(what, False)
         try:
             first = await self._people.type_line(what, line, ANSWERED_VIA)
         finally:
             self._overview.look_anew(what.session.id)
-        return self._response(what, first, typed=True)
+        return self._outcome(what, first, typed=True)
 
-    async def _settle(self, asked: PageArguments) -> Response:
+    async def _settle(self, asked: PageArguments) -> PageArguments:
         what, outcome = await self._what(asked), text_of(asked, "outcome")
         if outcome not in get_args(Settled):
             raise InvalidArgument(f"outcome is one of {', '.join(get_args(Settled))}.")
         first = await self._people.settle(what, outcome, ANSWERED_VIA)  # type: ignore[arg-type]  # looked at above
         self._overview.look_anew(what.session.id)
-        return self._response(what, first)
+        return self._outcome(what, first)
 
-    async def _became(self, asked: PageArguments) -> Response:
-        return self._response(await self._what(asked), False)
+    async def _became(self, asked: PageArguments) -> PageArguments:
+        return self._outcome(await self._what(asked), False)
 
     async def _what(self, asked: PageArguments) -> WaitingRequest:
         return await self._people.request_of(text_of(asked, "session"), text_of(asked, "request"))
 
-    def _response(self, what: WaitingRequest, first: bool, *, typed: bool = False) -> Response:
+    def _outcome(self, what: WaitingRequest, first: bool, *, typed: bool = False) -> PageArguments:
         """Whether this page settled it, and else what became of it; null: it waits."""
         became = None if first else self._people.became(what)
         told = {"outcome": became.outcome, "by": became.by, "via": became.via} if became else None
-        return answer({"first": first, "typed": typed, "became": told})
+        return {"first": first, "typed": typed, "became": told}
 
-    async def _agree(self, asked: PageArguments) -> Response:
+    async def _agree(self, asked: PageArguments) -> PageArguments:
         """Let an agent do what it asks about, or not."""
         question_id, agreed = text_of(asked, "question"), text_of(asked, "answer")
         if agreed not in get_args(Agreed):
@@ -210,4 +206,4 @@ class AnswerEndpoints:
             question, agreed != "declined", for_session=agreed == "session", via=ANSWERED_VIA
         )
         self._overview.look_anew("")
-        return answer({"first": first})
+        return {"first": first}

@@ -6,8 +6,7 @@ of its own, by the same rules and with the same audit.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -30,8 +29,7 @@ from tmuxmcp.faces.page.gathering import (
     with_node_ids,
 )
 from tmuxmcp.faces.page.hands import TYPED_BODY_BYTES
-from tmuxmcp.faces.page.overview import PageListing
-from tmuxmcp.faces.page.stream import PageStream, PageSubscription, as_json
+from tmuxmcp.faces.page.stream import Desk, PageStream, as_json
 from tmuxmcp.nodes.gateway import LIST_S, Gateway
 from tmuxmcp.nodes.transport import VisitAnswer
 
@@ -50,20 +48,12 @@ NOT_SENT = "Nothing was done. Try again later."
 MAYBE_DONE_HINT = "It may have been done: look before you do it again."
 
 
-class FleetDesk:
+class FleetDesk(Desk):
     """Answers for the brokers of many machines."""
 
     def __init__(self, gateway: Gateway) -> None:
+        super().__init__(FleetListing(gateway))
         self._gateway = gateway
-        self.listing: PageListing = FleetListing(gateway)
-
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
-        """Gather the list while this is open."""
-        async with anyio.create_task_group() as task_group:
-            task_group.start_soon(self.listing.run)
-            yield
-            task_group.cancel_scope.cancel()
 
     def routes(self) -> list[Route]:
         """A route for each thing that a page asks for, or does."""
@@ -81,11 +71,8 @@ class FleetDesk:
 
     # ---- streams ---------------------------------------------------------------------------------
 
-    def stream(self, wish: PageSubscription) -> PageStream:
-        """The list of all machines, and the screen of one session."""
-        return PageStream(self.listing, wish, self._show)
-
-    async def _show(self, stream: PageStream) -> None:
+    async def show(self, stream: PageStream) -> None:
+        """Tell a page of the session that it shows, and its machine of the page."""
         async with anyio.create_task_group() as tasks:
             if stream.wish.page:
                 tasks.start_soon(self._stay, stream)
@@ -141,11 +128,11 @@ class FleetDesk:
 
     # ---- all machines ----------------------------------------------------------------------------
 
-    async def _pause(self, name: str, asked: PageArguments) -> Response:
+    async def _pause(self, name: str, asked: PageArguments) -> dict[str, list[str]]:
         """Pause or resume agents in one session, or everywhere."""
         if session := text_of(asked, "session"):
             there, node = local(session)
-            return answer(await self._paused(name, node, there))
+            return await self._paused(name, node, there)
         found: list[str] = []
         failed: dict[str, str] = {}
 
@@ -168,7 +155,7 @@ class FleetDesk:
                 hint="All other machines have done it. Try again.",
                 missing=sorted(failed),
             )
-        return answer({PAUSE_ENDPOINTS[name]: sorted(found)})
+        return {PAUSE_ENDPOINTS[name]: sorted(found)}
 
     async def _paused(self, name: str, node: str, session: str) -> dict[str, list[str]]:
         async with visit(self._gateway, node, name, {"session": session}, ANSWER_S) as visited:

@@ -15,13 +15,12 @@ from typing import Any
 
 import anyio
 import anyio.abc
-from starlette.responses import Response
 from starlette.routing import Route
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.hands import pasteable
 from tmuxmcp.contract.errors import InvalidArgument, InvalidKey, NoInput, ResourceLimit, TmuxMcpError
-from tmuxmcp.faces.page.answers import Endpoint, PageArguments, answer, routes_of, text_of
+from tmuxmcp.faces.page.answers import PageArguments, routes_of, text_of
 from tmuxmcp.faces.page.stream import number_of
 from tmuxmcp.shell.sequence import KeySequence, Text
 from tmuxmcp.terminal.keys import parse_key
@@ -91,7 +90,7 @@ class InputEndpoints:
 
     def routes(self) -> list[Route]:
         """A route for each thing that a page does."""
-        named: dict[str, Endpoint] = {
+        named = {
             "take": self._take,
             "give-back": self._give_back,
             "type": self._type,
@@ -101,22 +100,22 @@ class InputEndpoints:
         }
         return routes_of(named, TYPED_BODY_BYTES)
 
-    async def _take(self, asked: PageArguments) -> Response:
+    async def _take(self, asked: PageArguments) -> PageArguments:
         page = page_of(asked)
         taken = await self._broker.hands.take(text_of(asked, "session"), page)
         self._watch(page)
-        return answer({"by": taken.by, "since": taken.since, "via": taken.via, "page": taken.page})
+        return {"by": taken.by, "since": taken.since, "via": taken.via, "page": taken.page}
 
-    async def _give_back(self, asked: PageArguments) -> Response:
-        return answer({"given_back": await self._broker.hands.give_back(text_of(asked, "session"), page_of(asked))})
+    async def _give_back(self, asked: PageArguments) -> PageArguments:
+        return {"given_back": await self._broker.hands.give_back(text_of(asked, "session"), page_of(asked))}
 
-    async def _type(self, asked: PageArguments) -> Response:
+    async def _type(self, asked: PageArguments) -> PageArguments:
         items = _items(asked.get("items"))
         if items:
             await self._broker.hands.press(text_of(asked, "session"), page_of(asked), items)
-        return answer({"typed": len(items)})
+        return {"typed": len(items)}
 
-    async def _paste(self, asked: PageArguments) -> Response:
+    async def _paste(self, asked: PageArguments) -> PageArguments:
         text = text_of(asked, "text")
         size = len(text.encode("utf-8", "replace"))
         if size > MOST_PASTE:
@@ -124,13 +123,13 @@ class InputEndpoints:
             raise ResourceLimit(f"A paste may have {MOST_PASTE:,} bytes, not {size:,}.", hint=hint)
         if not pasteable(text):
             raise NoInput("There is nothing to paste.")
-        return answer({"left_out": await self._broker.hands.paste(text_of(asked, "session"), page_of(asked), text)})
+        return {"left_out": await self._broker.hands.paste(text_of(asked, "session"), page_of(asked), text)}
 
-    async def _pause(self, asked: PageArguments) -> Response:
-        return answer({"paused": await self._broker.hands.pause(text_of(asked, "session"))})
+    async def _pause(self, asked: PageArguments) -> PageArguments:
+        return {"paused": await self._broker.hands.pause(text_of(asked, "session"))}
 
-    async def _resume(self, asked: PageArguments) -> Response:
-        return answer({"resumed": await self._broker.hands.resume(text_of(asked, "session"))})
+    async def _resume(self, asked: PageArguments) -> PageArguments:
+        return {"resumed": await self._broker.hands.resume(text_of(asked, "session"))}
 
 
 def page_of(asked: PageArguments) -> int:

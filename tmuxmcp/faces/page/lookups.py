@@ -6,10 +6,9 @@ Each is an operation of the broker, in the name of the person, with the few argu
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
 from starlette.responses import FileResponse, Response
@@ -18,24 +17,21 @@ from starlette.routing import Route
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.sight import SessionSights
 from tmuxmcp.contract import requests as q
-from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.faces.page.answers import (
     PAGE_HEADERS,
     AnswerEndpoints,
-    Endpoint,
     PageArguments,
-    answer,
     integer_of,
     routes_of,
     session_of,
     text_of,
 )
 from tmuxmcp.faces.page.hands import InputEndpoints
-from tmuxmcp.faces.page.overview import Overview, PageListing, encoded_screen
-from tmuxmcp.faces.page.stream import PageStream, PageSubscription, show
+from tmuxmcp.faces.page.overview import Overview, encoded_screen
+from tmuxmcp.faces.page.stream import Desk, PageStream, show
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.fleet import AnyBroker
@@ -61,7 +57,7 @@ class QueryEndpoints:
 
     def routes(self) -> list[Route]:
         """A route for each question."""
-        named: dict[str, Endpoint] = {
+        named = {
             "commands": self._commands,
             "output": self._output,
             "search": self._search,
@@ -72,39 +68,38 @@ class QueryEndpoints:
         }
         return routes_of(named)
 
-    async def _commands(self, asked: PageArguments) -> Response:
+    async def _commands(self, asked: PageArguments) -> Any:
         request = q.ListCommands(
             **session_of(asked),
             limit=integer_of(asked, "limit") or 100,
             before=integer_of(asked, "before"),
         )
-        return _response_of(await self._mine.do(request))
+        return (await self._mine.do(request)).model_dump(mode="json")
 
-    async def _output(self, asked: PageArguments) -> Response:
+    async def _output(self, asked: PageArguments) -> Any:
         number = integer_of(asked, "command")
         if number is None:
             raise InvalidArgument("command is missing.")
         request = q.Read(**session_of(asked), command=number, max_bytes=MOST_OUTPUT)
-        return _response_of(await self._mine.do(request))
+        return (await self._mine.do(request)).model_dump(mode="json")
 
-    async def _search(self, asked: PageArguments) -> Response:
+    async def _search(self, asked: PageArguments) -> Any:
         request = q.Search(**session_of(asked), pattern=text_of(asked, "pattern"), limit=MOST_MATCHES)
-        return _response_of(await self._mine.do(request))
+        return (await self._mine.do(request)).model_dump(mode="json")
 
-    async def _past(self, asked: PageArguments) -> Response:
+    async def _past(self, asked: PageArguments) -> Any:
         async with self._turn:
             snapshot, ms = await self._seeing.past(
                 **session_of(asked), at_ms=integer_of(asked, "ms"), line_at=integer_of(asked, "offset")
             )
-        return answer(encoded_screen(snapshot) | {"ms": ms, "approximate": snapshot.approximate})
+        return encoded_screen(snapshot) | {"ms": ms, "approximate": snapshot.approximate}
 
-    async def _activity(self, asked: PageArguments) -> Response:
+    async def _activity(self, asked: PageArguments) -> Any:
         found = await self._seeing.activity(**session_of(asked))
-        return answer({"made_ms": round(found.made_s * 1000), "end_ms": found.end_ms, "moments": found.moments})
+        return {"made_ms": round(found.made_s * 1000), "end_ms": found.end_ms, "moments": found.moments}
 
-    async def _generations(self, asked: PageArguments) -> Response:
-        found = self._seeing.generations(text_of(asked, "session"))
-        return answer([asdict(each) for each in found])
+    async def _generations(self, asked: PageArguments) -> Any:
+        return [asdict(each) for each in self._seeing.generations(text_of(asked, "session"))]
 
     async def _export(self, asked: PageArguments) -> Response:
         format = text_of(asked, "format")
@@ -135,57 +130,23 @@ class _Once(FileResponse):
                 os.unlink(self.path)
 
 
-def _response_of(result: r.Result) -> Response:
-    return answer(result.model_dump(mode="json"))
+# ---- What answers the pages of one machine ---------------------------------------------------------------------------
 
 
-# ---- What answers a page that was let in: the part of a server that knows sessions -----------------------------------
-
-
-class Desk(Protocol):
-    """Answers pages."""
-
-    @property
-    def listing(self) -> PageListing:
-        """What pages are told of all sessions."""
-
-    def run(self) -> AbstractAsyncContextManager[None]:
-        """Keep pages up to date while this is open."""
-
-    def routes(self) -> list[Route]:
-        """A route for each thing that a page asks for, or does."""
-
-    def stream(self, wish: PageSubscription) -> PageStream:
-        """What tells a page of what it wants to know."""
-
-
-class OwnDesk:
+class OwnDesk(Desk):
     """Answers for the broker of this machine."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.listing = Overview(broker)
-        self._asking, self._handling = QueryEndpoints(broker), InputEndpoints(broker)
-        self._answering = AnswerEndpoints(broker, self.listing)
-
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
-        """Keep pages up to date, and give back what they hold that have gone, while this is open."""
-        async with anyio.create_task_group() as task_group:
-            task_group.start_soon(self.listing.run)
-            task_group.start_soon(self._handling.run)
-            yield
-            task_group.cancel_scope.cancel()
+        overview = Overview(broker)
+        self._broker, self._handling = broker, InputEndpoints(broker)
+        self._asking, self._answering = QueryEndpoints(broker), AnswerEndpoints(broker, overview)
+        super().__init__(overview, self._handling.run)
 
     def routes(self) -> list[Route]:
         """Questions, hands, answers."""
         return [*self._asking.routes(), *self._handling.routes(), *self._answering.routes()]
 
-    def stream(self, wish: PageSubscription) -> PageStream:
-        """The list and a screen."""
-        return PageStream(self.listing, wish, self._show)
-
-    async def _show(self, stream: PageStream) -> None:
+    async def show(self, stream: PageStream) -> None:
         """Show the session, and know that the page is there, until cancelled."""
         session_id, page = stream.wish.session_id, stream.wish.page
         with self._handling.connected(page):

@@ -18,10 +18,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tmuxmcp.contract.errors import ResourceLimit, TmuxMcpError
-from tmuxmcp.faces.page.answers import PAGE_HEADERS, answer, body_of, refused, text_of
+from tmuxmcp.faces.page.answers import PAGE_HEADERS, PageArguments, answer, body_of, refused, routes_of, text_of
 from tmuxmcp.faces.page.codes import AccessSecrets
-from tmuxmcp.faces.page.lookups import Desk
-from tmuxmcp.faces.page.stream import PageStream, PageSubscription
+from tmuxmcp.faces.page.stream import Desk, PageStream, PageSubscription
 
 ENTER, PROVE, LEAVE = "/page/enter", "/page/prove", "/page/leave"
 
@@ -60,26 +59,17 @@ class Page:
         """All of the page."""
         return [
             *routes(),
-            Route(ENTER, self._enter, methods=["POST"]),
-            Route(PROVE, self._prove, methods=["POST"]),
+            *routes_of({"enter": self._enter, "prove": self._prove}),
             Route(LEAVE, self._leave, methods=["POST"]),
             Route("/page/stream", self._stream, methods=["POST"]),
             *self._desk.routes(),
         ]
 
-    async def _enter(self, request: Request) -> Response:
-        try:
-            asked = await body_of(request)
-            return answer(asdict(self._keys.enter(text_of(asked, "code"))))
-        except TmuxMcpError as error:
-            return refused(error)
+    async def _enter(self, asked: PageArguments) -> PageArguments:
+        return asdict(self._keys.enter(text_of(asked, "code")))
 
-    async def _prove(self, request: Request) -> Response:
-        try:
-            asked = await body_of(request)
-            return answer({"proof": self._keys.prove(text_of(asked, "digest"), text_of(asked, "nonce"))})
-        except TmuxMcpError as error:
-            return refused(error)
+    async def _prove(self, asked: PageArguments) -> PageArguments:
+        return {"proof": self._keys.prove(text_of(asked, "digest"), text_of(asked, "nonce"))}
 
     async def _leave(self, request: Request) -> Response:
         token = self._token(request)
@@ -89,14 +79,9 @@ class Page:
         return answer({})
 
     async def _stream(self, request: Request) -> Response:
-        try:
-            wish = PageSubscription.of(await body_of(request))
-            if self._desk.listing.lookers >= MOST_PAGES or len(self._streams) >= MOST_STREAMS:
-                return _too_many()
-        except TmuxMcpError as error:
-            return refused(error)
-        stream = self._desk.stream(wish)
-        self._streams[stream] = self._token(request)
+        stream = await _opened_stream(self._desk, request, len(self._streams))
+        if isinstance(stream, PageStream):
+            self._streams[stream] = self._token(request)
         return stream
 
     def _token(self, request: Request) -> str:
@@ -107,18 +92,21 @@ def page_of(desk: Desk) -> ASGIApp:
     """What pages ask for as an application, for who has let them in already: without files and keys."""
 
     async def stream(request: Request) -> Response:
-        try:
-            wish = PageSubscription.of(await body_of(request))
-        except TmuxMcpError as error:
-            return refused(error)
-        return _too_many() if desk.listing.lookers >= MOST_PAGES else desk.stream(wish)
+        return await _opened_stream(desk, request)
 
     return Starlette(routes=[Route("/page/stream", stream, methods=["POST"]), *desk.routes()])
 
 
-def _too_many() -> Response:
-    error = ResourceLimit(f"{MOST_PAGES} pages are open already.", hint="Close one of them.")
-    return answer({"error": error.as_dict()}, 503)
+async def _opened_stream(desk: Desk, request: Request, streams: int = 0) -> Response:
+    """The stream that a request asks for, unless too many pages, or `streams` of them, are open."""
+    try:
+        wish = PageSubscription.of(await body_of(request))
+    except TmuxMcpError as error:
+        return refused(error)
+    if desk.listing.lookers < MOST_PAGES and streams < MOST_STREAMS:
+        return desk.stream(wish)
+    full = ResourceLimit(f"{MOST_PAGES} pages are open already.", hint="Close one of them.")
+    return answer({"error": full.as_dict()}, 503)
 
 
 # ---- The files of the page, as a browser gets them: read once, when a server starts ----------------------------------

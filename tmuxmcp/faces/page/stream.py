@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import anyio
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tmuxmcp.broker.broker import Broker
@@ -139,6 +140,38 @@ class PageStream(Response):
                     more += "" if sent is not None else ',"whole":true'  # what a page knows beside these is gone
                     await self._say("list", f'"rows":[{",".join(changed)}],"gone":{as_json(gone)}{more}')
                 sent, told, missing = rows, waits, lacking
+
+
+class Desk:
+    """Answers pages that were let in: the part of a server that knows sessions."""
+
+    def __init__(self, listing: PageListing, *jobs: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Args:
+        listing: what pages are told of all sessions.
+        jobs: what else is done while pages are shown, until cancelled.
+        """
+        self.listing, self._jobs = listing, (listing.run, *jobs)
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Keep pages up to date while this is open."""
+        async with anyio.create_task_group() as task_group:
+            for job in self._jobs:
+                task_group.start_soon(job)
+            yield
+            task_group.cancel_scope.cancel()
+
+    def routes(self) -> list[Route]:
+        """A route for each thing that a page asks for, or does."""
+        raise NotImplementedError
+
+    def stream(self, wish: PageSubscription) -> PageStream:
+        """What tells a page of what it wants to know."""
+        return PageStream(self.listing, wish, self.show)
+
+    async def show(self, stream: PageStream) -> None:
+        """Tell a page of the session that it shows, until cancelled."""
+        raise NotImplementedError
 
 
 def _row(row: Row) -> str:
