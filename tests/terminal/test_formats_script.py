@@ -8,16 +8,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.cases import for_each
-from tmuxmcp.terminal.film.formats import RanCommand, script
+from tmuxmcp.contract.results import ListedCommand
+from tmuxmcp.terminal.film.formats import script
 
 
 def ran(
-    text: str | None, code: int | None = 0, *, over: bool = True, level: int = 0, cwd: str | None = "/w"
-) -> RanCommand:
-    return RanCommand(7, text, code, over, level, cwd)
+    text: str | None,
+    code: int | None = 0,
+    *,
+    over: bool = True,
+    level: int = 0,
+    cwd: str | None = "/w",
+    stdin: bool = False,
+) -> ListedCommand:
+    return ListedCommand(
+        number=7,
+        text=text,
+        exit_code=code,
+        started_at=None,
+        duration_ms=None,
+        cwd=cwd,
+        start_offset=0,
+        end_offset=9 if over else None,
+        by="agent",
+        level=level,
+        stdin=stdin,
+    )
 
 
-def body(*commands: RanCommand, shell: str = "bash", start: str = "/w") -> list[str]:
+def body(*commands: ListedCommand, shell: str = "bash", start: str = "/w") -> list[str]:
     return script(shell, ["head"], start, commands).splitlines()[2:]
 
 
@@ -34,11 +53,11 @@ def body(*commands: RanCommand, shell: str = "bash", start: str = "/w") -> list[
         (ran("a\u2028b", 1), r"# 7, exit code 1: a\u2028b"),
         (ran("a\rb", 1), r"# 7, exit code 1: a\rb"),
         (ran("echo <U+202E>"), "# 7, it holds characters that cannot be shown: echo <U+202E>"),
-        (RanCommand(7, "cat", 0, True, 0, "/w", stdin=True), "# 7, it read what it was given as stdin: cat"),
+        (ran("cat", stdin=True), "# 7, it read what it was given as stdin: cat"),
         (ran("echo \\"), "# 7, its end is not known: echo \\"),
     ],
 )
-def test_what_is_run_and_what_is_a_comment(command: RanCommand, line: str):
+def test_what_is_run_and_what_is_a_comment(command: ListedCommand, line: str):
     assert body(command) == ["cd /w", line]
 
 

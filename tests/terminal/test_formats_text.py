@@ -21,7 +21,7 @@ from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.film.formats import as_jsonl
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE
-from tmuxmcp.terminal.text.logtext import as_ansi, as_txt
+from tmuxmcp.terminal.text.logtext import as_txt
 from tmuxmcp.terminal.text.plain import plain
 
 
@@ -43,7 +43,7 @@ CUTS = st.lists(st.integers(0, 90), max_size=6)
 @given(STYLED, CUTS)
 def test_text_and_colours_do_not_depend_on_the_cuts(data: bytes, cuts: list[int]) -> None:
     assert b"".join(as_txt(in_pieces(data, cuts))).decode() == plain(data, 20, 4).text
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", b"".join(as_ansi(in_pieces(data, cuts))).decode())
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", b"".join(as_txt(in_pieces(data, cuts), colours=True)).decode())
     assert shown == plain(data, 20, 4).text
 
 
@@ -59,7 +59,7 @@ def test_what_is_drawn_over_and_over_is_there_once(size: int) -> None:
 
 @given(STYLED)
 def test_colours_go_on_from_line_to_line(data: bytes) -> None:
-    made = b"".join(as_ansi(in_pieces(data, list(range(0, 90, 3))))).decode()
+    made = b"".join(as_txt(in_pieces(data, list(range(0, 90, 3))), colours=True)).decode()
     assert made.split("\n") == plain(data, 20, 4, style=PLAIN_STYLE).text.split("\n")
 
 
@@ -86,7 +86,7 @@ def test_a_full_screen_program_is_one_line_also_from_its_middle() -> None:
     before.feed(b"\x1b[32mgreen\x1b[?1049hdrawn")
     of = Film(before.snapshot(), 5, 9, [FilmOutput(9, b"more\x1b[2;2Hdrawn\x1b[?1049lleft\r\n")])
     assert b"".join(as_txt(of)) == b"left\n"
-    assert b"".join(as_ansi(of)) == b"\x1b[32mleft\x1b[0m\n"
+    assert b"".join(as_txt(of, colours=True)) == b"\x1b[32mleft\x1b[0m\n"
 
 
 def lines(of: Film) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.screens import screen_at
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.capture import NOTHING_SHOWN, KnownRows, ShownScreen
-from tmuxmcp.terminal.emulator.redraw import sgr
-from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cells, Doubt, Snapshot, runs
+from tmuxmcp.terminal.emulator.redraw import ansi_row
+from tmuxmcp.terminal.snapshot import Doubt, Snapshot, runs
 from tmuxmcp.terminal.widths import OLDEST_VERSION
 
 
@@ -198,14 +198,6 @@ def shown_of(snapshot: Snapshot) -> ShownScreen:
     """A snapshot as tmux would have printed it."""
     cursor = snapshot.cursor
     col = cursor.col + cursor.wraps  # behind the last column, tmux says, once that was written
-    lines = [_line(row) for row in snapshot.grid]
+    lines = [ansi_row([(run.style, run.text) for run in runs(row)], safe=False) for row in snapshot.grid]
     known = KnownRows(snapshot.state.tmux or OLDEST_VERSION)
     return ShownScreen(snapshot.cols, snapshot.rows, lines, (cursor.row, col, cursor.visible), known)
-
-
-def _line(row: Cells) -> str:
-    made, before = [], PLAIN_STYLE
-    for run_ in runs(row):
-        made += [sgr(before, run_.style), run_.text]
-        before = run_.style
-    return "".join([*made, sgr(before, PLAIN_STYLE)])

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +31,10 @@ from tmuxmcp.record.events import UnknownEvent
 from tmuxmcp.record.log import Places
 from tmuxmcp.record.past.recordings import RecordedSession
 from tmuxmcp.sessions import registry
-from tmuxmcp.terminal.film.formats import RanCommand
 from tmuxmcp.terminal.film.formats import script as as_script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-    from typing import Any
 
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
@@ -51,6 +48,8 @@ SEEN_ALL_S = 0.1
 
 MOST_TAIL_BYTES = 16 << 20
 """How far back lines are looked for that have times."""
+
+Following = Callable[[], Coroutine[Any, Any, None]]
 
 TIMES_LEGEND = "`~`: printed then or before, nobody noted when; `?`: not known at all"
 
@@ -214,17 +213,7 @@ class _Printer:
 
     async def follow(self, broker: Broker, _: argparse.Namespace) -> int:
         """Print what comes until the session ends."""
-        failed: TmuxMcpError | None = None
-        async with anyio.create_task_group() as group:
-            if self.timed:
-                group.start_soon(self._mind_time)
-            try:
-                await self._print_to_the_end(broker)
-            except TmuxMcpError as error:  # the group would wrap it
-                failed = error
-            group.cancel_scope.cancel()
-        if failed and not isinstance(failed, SessionNotFound):
-            raise failed
+        await _until_gone(partial(self._print_to_the_end, broker), self._mind_time)
         return 0
 
     async def _print_to_the_end(self, broker: Broker) -> None:
@@ -234,7 +223,7 @@ class _Printer:
             self._print(event)
 
     async def _mind_time(self) -> None:
-        while True:
+        while self.timed:
             if self.session.log.size() <= self.at:
                 self._watch.caught_up()
             await anyio.sleep(SEEN_ALL_S)
@@ -262,6 +251,24 @@ class _Printer:
     def _left_out(self, until: int) -> None:
         output.note(f"offsets {self.at} to {until} are no longer kept")
         self.at = until
+
+
+async def _until_gone(follow: Following, beside: Following) -> None:
+    """Follow a session until it ends or is gone; `beside` goes on meanwhile.
+
+    Raises:
+        TmuxMcpError: it cannot be followed.
+    """
+    failed: TmuxMcpError | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(beside)
+        try:
+            await follow()
+        except TmuxMcpError as error:  # the group would wrap it
+            failed = error
+        group.cancel_scope.cancel()
+    if failed and not isinstance(failed, SessionNotFound):
+        raise failed
 
 
 def _line(stamp: PrintedAt, text: str) -> bytes:
@@ -435,18 +442,9 @@ class _EventPrinter:
 
     async def follow(self, broker: Broker, _: argparse.Namespace) -> int:
         """Print what happens until the session ends."""
-        name, failed = self._session.id, None
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._look_on)
-            try:
-                await self._print_commands(broker)
-            except TmuxMcpError as error:  # the group would wrap it
-                failed = error
-            group.cancel_scope.cancel()
-        if failed and not isinstance(failed, SessionNotFound):
-            raise failed
+        await _until_gone(partial(self._print_commands, broker), self._look_on)
         self._print_new()
-        for each in _end(registry.find(self._state_dir, name), running=False):
+        for each in _end(registry.find(self._state_dir, self._session.id), running=False):
             self.print(each)
         return 0
 
@@ -773,13 +771,8 @@ def _tell_script(options: argparse.Namespace, session: Session, result: r.ListCo
     if not whole:
         head.append(f"Commands before number {first} are not in it.")
     start = session.meta.cwd if whole and not session.meta.host and result.commands else ""
-    text = as_script(shell, head, start, map(_ran, result.commands))
+    text = as_script(shell, head, start, result.commands)
     if options.json:
         output.write_json({"session_id": result.session_id, "shell": shell, "whole": whole, "script": text})
     else:
         output.write(text)
-
-
-def _ran(command: r.ListedCommand) -> RanCommand:
-    over = command.end_offset is not None
-    return RanCommand(command.number, command.text, command.exit_code, over, command.level, command.cwd, command.stdin)

@@ -33,7 +33,7 @@ from tmuxmcp.terminal.emulator.grid import SGR
 from tmuxmcp.terminal.widths import text_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.broker.sight import RunningFacts
@@ -419,8 +419,6 @@ async def table_of(
     styled = [output.bold(row, sys.stdout, line.style or "0") for row, line in zip(shown, lines, strict=True)]
     if cols is None:
         return [heading, *styled]
-    from tmuxmcp.terminal.emulator.capture import clip
-
     return clip([heading, *styled], cols)
 
 

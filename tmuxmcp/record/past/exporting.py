@@ -34,7 +34,7 @@ from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmInput, FilmMarker, F
 from tmuxmcp.terminal.film.formats import as_jsonl
 from tmuxmcp.terminal.film.player import paced
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
-from tmuxmcp.terminal.text.logtext import as_ansi, as_txt
+from tmuxmcp.terminal.text.logtext import as_txt
 from tmuxmcp.terminal.widths import counted_alike
 
 # ---- Films as pictures that move, with what that needs of this machine: Pillow and fonts -----------------------------
@@ -108,7 +108,7 @@ FORMATS: Mapping[FilmFormat, FilmForm] = {
     "cast": FilmForm(".cast", _without_pictures(partial(formats.written, version=3))),
     "cast2": FilmForm(".cast", _without_pictures(partial(formats.written, version=2))),
     "txt": FilmForm(".txt", _without_pictures(as_txt), timed=False),
-    "ansi": FilmForm(".ansi", _without_pictures(as_ansi), timed=False),
+    "ansi": FilmForm(".ansi", _without_pictures(partial(as_txt, colours=True)), timed=False),
     "html": FilmForm(".html", _without_pictures(as_html), timed=False),
     "svg": FilmForm(".svg", as_svg),
     "gif": FilmForm(".gif", as_gif),

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 
 from tmuxmcp.contract.errors import Unsupported
@@ -296,7 +297,7 @@ class TimingFile:
         found, start = None, self.size
         while found is None and start:
             start = max(start - WINDOW_BYTES, 0)
-            found = max(self.blocks(start, start + WINDOW_BYTES), key=_position, default=None)
+            found = max(self.blocks(start, start + WINDOW_BYTES), key=itemgetter(0), default=None)
         return found
 
     def last(self, before: Callable[[Block], bool]) -> Placed | None:
@@ -314,10 +315,6 @@ class TimingFile:
                 break
             found = here
         return found
-
-
-def _position(block: Placed) -> int:
-    return block[0]
 
 
 @contextmanager

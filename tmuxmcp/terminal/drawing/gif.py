@@ -103,7 +103,9 @@ class _Brush:
         """The rows that differ, and from which column to which."""
         for line in range(self._reel.lines):
             columns = (
-                [*_differing(self._row(before, line), self._row(shot, line))] if _differ(before, shot, line) else []
+                [*_differing(self._reel.row(before, line), self._reel.row(shot, line))]
+                if _differ(before, shot, line)
+                else []
             )
             if before.cursor != shot.cursor:
                 columns += [col for each in (before, shot) for col in self._cursor_columns(each, line)]
@@ -115,10 +117,7 @@ class _Brush:
         return range(at, at + len(cells))
 
     def _cursor(self, shot: Shot) -> tuple[int, Cells]:
-        return under_cursor(self._row(shot, shot.cursor.row), shot.cursor) if shot.cursor.visible else (0, ())
-
-    def _row(self, shot: Shot, line: int) -> Cells:
-        return self._reel.row(shot, line)
+        return under_cursor(self._reel.row(shot, shot.cursor.row), shot.cursor) if shot.cursor.visible else (0, ())
 
     def _put(self, image: Any, shot: Shot, lines: Any, origin: tuple[int, int]) -> None:
         """Draw some rows of a shot, and the cursor if it is on one of them."""

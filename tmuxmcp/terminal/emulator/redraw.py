@@ -210,11 +210,15 @@ def numbered(rows: Sequence[str], chosen: Iterable[int]) -> list[str]:
     return [f"{row:{digits}}| {rows[row]}".rstrip(" ") for row in chosen]
 
 
-def ansi_row(row: Iterable[tuple[Style, str]]) -> str:
-    """Write a row's stretches with SGR sequences: it begins and ends in the terminal's own style."""
+def ansi_row(row: Iterable[tuple[Style, str]], *, safe: bool = True) -> str:
+    """Write a row's stretches with SGR sequences: it begins and ends in the terminal's own style.
+
+    Args:
+        safe: what cannot be seen is shown.
+    """
     made, before = [], PLAIN_STYLE
     for style, text in row:
-        made += [sgr(before, style), sanitize(text)[0]]
+        made += [sgr(before, style), sanitize(text)[0] if safe else text]
         before = style
     return "".join([*made, sgr(before, PLAIN_STYLE)])
 

@@ -56,7 +56,7 @@ class Screen(Pages, pyte.Screen):  # type: ignore[misc]  # cursor and margins ar
             shifted=self.shifted,
             last_char=self.last_char,
             tmux=self.tmux,
-            saved=self._saved,
+            saved=self.saved,
             saved_by_alternate=self._saved_by_alternate,
             under=_cells(self.under),
             under_wrapped=_wrapped(self.under),
@@ -87,7 +87,7 @@ class Screen(Pages, pyte.Screen):  # type: ignore[misc]  # cursor and margins ar
         self._set_modes(set(state.modes))
         self.margins, self.tabstops = state.margins, set(state.tab_stops)
         self.drawing, self.shifted, self.last_char = state.drawing, state.shifted, state.last_char
-        self._saved, self._saved_by_alternate = state.saved, state.saved_by_alternate
+        self.saved, self._saved_by_alternate = state.saved, state.saved_by_alternate
         self.title = snapshot.title
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:

@@ -529,7 +529,8 @@ class Pages(Sheet):
         self.title = self.icon_name = ""
         self.under: Grid | None = None
         """The main screen, while the alternate one is shown."""
-        self._saved: SavedCursor | None = None
+        self.saved: SavedCursor | None = None
+        """The cursor that `ESC 8` restores."""
         self._saved_by_alternate: SavedCursor | None = None
 
     def hard_reset(self) -> None:
@@ -574,17 +575,17 @@ class Pages(Sheet):
         self._set_modes(self.mode | {DECOM} if saved.origin else self.mode - {DECOM})
 
     def save_cursor(self) -> None:
-        self._saved = self._snap()  # one slot, not pyte's unbounded stack
+        self.saved = self._snap()  # one slot, not pyte's unbounded stack
 
     def restore_cursor(self) -> None:
-        self._unsnap(self._saved or SavedCursor(0, 0))
+        self._unsnap(self.saved or SavedCursor(0, 0))
 
     def end_links(self) -> None:
         """Have no address behind what is printed from now on, also after a saved cursor is restored."""
         self.set_link("")
-        self._saved, self._saved_by_alternate = (
+        self.saved, self._saved_by_alternate = (
             saved and replace(saved, pen=saved.pen._replace(link=""))
-            for saved in (self._saved, self._saved_by_alternate)
+            for saved in (self.saved, self._saved_by_alternate)
         )
 
     # Modes

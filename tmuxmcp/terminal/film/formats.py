@@ -14,16 +14,19 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from functools import partial
 from math import isfinite
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.terminal.emulator.redraw import redraw
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.film.frames import Projector
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.widths import TmuxVersion, version_of
+
+if TYPE_CHECKING:
+    from tmuxmcp.contract.results import ListedCommand
 
 Version = Literal[2, 3]
 
@@ -40,19 +43,8 @@ _MARKER_STATUS = re.compile(r": exit (-?[0-9]{1,9})\Z")
 # ---- writing -----------------------------------------------------------------------------------------
 
 
-class Utf8:
-    """Text of bytes that are cut anywhere: what begins a character waits for the rest of it."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def text(self, data: bytes) -> str:
-        """The characters that are whole."""
-        return self._decoder.decode(data)
-
-    def drop(self) -> None:
-        """Forget what waits."""
-        self._decoder.reset()
+Utf8 = partial(codecs.getincrementaldecoder("utf-8"), "replace")
+"""Text of bytes that are cut anywhere: what begins a character waits for the rest of it."""
 
 
 def written(film: Film, version: Version = 3) -> Iterator[bytes]:
@@ -103,20 +95,20 @@ def _tmux(header: dict[str, Any]) -> TmuxVersion | None:
 def _events(film: Film) -> Iterator[tuple[int, str, str]]:
     printed, typed = Utf8(), Utf8()
     if film.start != blank(film.start.cols, film.start.rows, film.start.offset, film.start.state.tmux):
-        yield film.begin_ms, "o", printed.text(redraw(film.start))
+        yield film.begin_ms, "o", printed.decode(redraw(film.start))
     for each in film.moments:
         match each:
             case FilmOutput(ms, data):
-                if text := printed.text(data):
+                if text := printed.decode(data):
                     yield ms, "o", text
             case FilmInput(ms, data):
-                if text := typed.text(data):
+                if text := typed.decode(data):
                     yield ms, "i", text
             case FilmResize(ms, cols, rows, told):
                 yield ms, "r", f"{cols}x{rows}"
                 if told:
-                    printed.drop()
-                    yield ms, "o", printed.text(redraw(told, emptied=True))
+                    printed.reset()
+                    yield ms, "o", printed.decode(redraw(told, emptied=True))
             case FilmMarker(ms, label):
                 yield ms, "m", label
             case FilmExit(ms, exit_code):
@@ -274,13 +266,15 @@ def as_jsonl(film: Film) -> Iterator[bytes]:
     yield _json_line(film, film.end_ms, {"event": "end"})
 
 
-def _event_data(moment: FilmEvent, printed: Utf8, typed: Utf8) -> dict[str, Any] | None:
+def _event_data(
+    moment: FilmEvent, printed: codecs.IncrementalDecoder, typed: codecs.IncrementalDecoder
+) -> dict[str, Any] | None:
     match moment:
         case FilmOutput(_, data):
-            text = printed.text(data)
+            text = printed.decode(data)
             return {"direction": "output", "data": text} if text else None
         case FilmInput(_, data):
-            text = typed.text(data)
+            text = typed.decode(data)
             return {"direction": "input", "data": text} if text else None
         case FilmResize(_, cols, rows):
             return {"event": "resize", "cols": cols, "rows": rows}
@@ -318,7 +312,7 @@ class _FilmScreen:
 
 def _json_line(film: Film, ms: int, values: dict[str, Any]) -> bytes:
     at = film.created_at + ms / 1000 if film.created_at else (ms - film.begin_ms) / 1000
-    return json.dumps({"timestamp": round(at, 3), **values}, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    return _line({"timestamp": round(at, 3), **values})
 
 
 # ---- What a shell ran as a script for it -----------------------------------------------------------------------------
@@ -335,24 +329,7 @@ SHOWN_OTHERWISE = re.compile(r"<U\+[0-9A-F]{4,6}>")
 """How an invisible character is shown: what it was cannot be run."""
 
 
-@dataclass(frozen=True)
-class RanCommand:
-    """A command, as far as it is known."""
-
-    number: int
-    text: str | None
-    exit_code: int | None
-    over: bool
-    """It has ended."""
-    level: int
-    """Of the shell that ran it; 0: the session's own."""
-    cwd: str | None
-    """Where its shell was at its end."""
-    stdin: bool = False
-    """It read something that was given to it."""
-
-
-def script(shell: str, head: Iterable[str], start: str, commands: Iterable[RanCommand]) -> str:
+def script(shell: str, head: Iterable[str], start: str, commands: Iterable[ListedCommand]) -> str:
     """The script.
 
     Args:
@@ -366,7 +343,7 @@ def script(shell: str, head: Iterable[str], start: str, commands: Iterable[RanCo
     )
 
 
-def _lines(shell: str, start: str, commands: Iterable[RanCommand]) -> Iterator[str]:
+def _lines(shell: str, start: str, commands: Iterable[ListedCommand]) -> Iterator[str]:
     here = start
     if start:
         yield _cd(shell, start)
@@ -383,14 +360,14 @@ def _lines(shell: str, start: str, commands: Iterable[RanCommand]) -> Iterator[s
         here = command.cwd
 
 
-def _why_not(command: RanCommand) -> str:
+def _why_not(command: ListedCommand) -> str:
     """Why a command stands in a comment; empty: it does not."""
     text = command.text
     if text is None:
         return "its text is not known"
     if command.level:
         return f"in a shell inside (level {command.level}), exit code {_code(command)}"
-    if not command.over:
+    if command.end_offset is None:
         return "still running"
     if command.exit_code != 0:
         return f"exit code {_code(command)}"
@@ -405,7 +382,7 @@ def _why_not(command: RanCommand) -> str:
     return ""
 
 
-def _code(command: RanCommand) -> str:
+def _code(command: ListedCommand) -> str:
     return "not known" if command.exit_code is None else str(command.exit_code)
 
 

@@ -112,11 +112,6 @@ def film_text(film: Film, *, colours: bool = False) -> Iterator[str]:
         yield piece
 
 
-def as_txt(film: Film) -> Iterator[bytes]:
-    """The text of a film as a file."""
-    return (piece.encode("utf-8", "surrogateescape") for piece in film_text(film))
-
-
-def as_ansi(film: Film) -> Iterator[bytes]:
-    """The text of a film as a file, with its colours as sequences."""
-    return (piece.encode("utf-8", "surrogateescape") for piece in film_text(film, colours=True))
+def as_txt(film: Film, *, colours: bool = False) -> Iterator[bytes]:
+    """The text of a film as a file; with colours, those are sequences."""
+    return (piece.encode("utf-8", "surrogateescape") for piece in film_text(film, colours=colours))

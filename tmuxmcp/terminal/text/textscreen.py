@@ -13,7 +13,7 @@ from itertools import groupby
 from tmuxmcp.terminal.emulator.grid import Grid
 from tmuxmcp.terminal.emulator.sheet import LINE_DRAWING, TAB_COLUMNS, Pages
 from tmuxmcp.terminal.emulator.stream import Stream
-from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, SavedCursor
+from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell
 from tmuxmcp.terminal.text.styledtext import StyledText, StyleLetters, joined, letters_of, styled
 from tmuxmcp.terminal.widths import (
     MAX_CELL,
@@ -96,15 +96,6 @@ class TextScreen(Pages):
             and not any(row.wrapped for row in self.grid.rows[max(cursor.y - 1, 0) :])
             and not self._stream.unfinished
         )
-
-    @property
-    def saved(self) -> SavedCursor | None:
-        """The cursor that `ESC 8` restores."""
-        return self._saved
-
-    @saved.setter
-    def saved(self, saved: SavedCursor | None) -> None:
-        self._saved = saved
 
     def text(self) -> str:
         """Give the logical lines so far, without trailing blanks; a newline at the end says that the last ended."""
