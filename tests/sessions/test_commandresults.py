@@ -472,7 +472,7 @@ async def test_a_command_that_has_ended_is_told_while_tmux_works_for_others(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await broker.create_session("bash", name="a")
-    monkeypatch.setattr(broker.registry.sessions["a"].commands, "_passed_on", lambda scan: False)
+    monkeypatch.setattr(broker.registry.sessions["a"].commands, "_log_seems_complete", lambda size: False)
     sent = await broker.send("(exit 7)", session_id="a", enter=True)
     assert sent.result
     assert sent.result.outcome == "ready"

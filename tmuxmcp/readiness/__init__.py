@@ -17,7 +17,7 @@ In which order. Each look (`sessions/look.py`) is one pass, and each step covers
 All but `judge` are in `machine/witness`, below a session. There `front` tells, apart from that, whether a shell waits
 at its prompt and nowhere else: only then is something typed into it without being asked for.
 
-`kernel`, `far` and `judge` are pure: facts, sizes and times come in as values, and a test holds that they read no file
+`kernel`, `far` and `judge` are pure: facts, looks and times come in as values, and a test holds that they read no file
 and no clock. The others read, and judge only what leads them from one terminal to the next.
 
 What is trusted, and why:

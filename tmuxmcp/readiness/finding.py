@@ -24,6 +24,7 @@ from tmuxmcp.readiness.judge import (
     NewLine,
     NewText,
     ScreenLooks,
+    Terms,
     doubt,
     stands_s,
 )
@@ -237,37 +238,6 @@ def row_of_cursor(shown: ShownScreen) -> str:
     return "".join(screen_text(shown).split("\n")[row : row + 1])
 
 
-@dataclass
-class Prompt:
-    """Looks for a described prompt in the line that the cursor is in, once for each growth of the log."""
-
-    pattern: CompiledPattern | None = None
-    """None: no prompt is described."""
-    sent_at: int | None = None
-    """Size of the log when something was typed, if it was: a prompt from before does not count."""
-    typed: str = ""
-    """What was typed: its echo is no prompt."""
-    _looked_at: int = -1
-    _shown: bool = False
-
-    async def shown(self, session: Session, scan: Scan) -> bool:
-        """Whether it is there now."""
-        if self.pattern is None or scan.size == self._looked_at:
-            return self._shown
-        line = await self._line(session, scan)
-        self._looked_at = scan.size
-        self._shown = bool(line) and await self.pattern.search(line) is not None
-        return self._shown
-
-    async def _line(self, session: Session, scan: Scan) -> str:
-        if scan.draws:
-            shown = await shown_by(session)
-            return row_of_cursor(shown) if shown else ""
-        if self.sent_at is None:
-            return scan.line_of_cursor
-        return line_since(scan, self.sent_at, self.typed)
-
-
 @dataclass(frozen=True)
 class Match:
     """What a pattern matched."""
@@ -389,21 +359,15 @@ def _stood(text: str, begin: int, end: int, before: str) -> bool:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
 class Finding:
     """Finds out what is asked of one session, from one look after the other."""
 
-    session: Session
-    prompt: Prompt = field(default_factory=Prompt)
-    """The described one."""
-    sent_at: int | None = None
-    """Size of the log when something was typed, if it was."""
-    typed: str = ""
-    """What was typed: its echo is no new line."""
-    entered: bool = False
-    """It ended with Enter."""
-    _new: tuple[int, str] = (-1, "")
-    """The new line, and the size of the log for which it was made."""
+    def __init__(self, session: Session, terms: Terms) -> None:
+        self._session, self._terms = session, terms
+        self._new = (-1, "")
+        """The new line, and the size of the log for which it was made."""
+        self._shown = (-1, False)
+        """Whether the described prompt was shown, and the size of the log for which that was looked at."""
 
     async def judged(self, judge: Judge, look: Look, now: float) -> tuple[Conclusion, Look] | float:
         """Have one look judged, at its time.
@@ -415,7 +379,7 @@ class Finding:
         said = judge.feed(facts, now)
         while isinstance(said, Need):
             if said is Need.LAST_LOOK:
-                look, confirms = await self.session.look(), True
+                look, confirms = await self._session.look(), True
                 facts = Facts(look)
             else:
                 facts = await self._with(said, facts)
@@ -423,7 +387,7 @@ class Finding:
         if not isinstance(said, Conclusion):
             return said
         if said.prompt and process:
-            self.session.prompts.learn(process.pid, said.prompt, takes_pastes(look))
+            self._session.prompts.learn(process.pid, said.prompt, takes_pastes(look))
         return said, look
 
     async def _with(self, need: Need, facts: Facts) -> Facts:
@@ -431,25 +395,40 @@ class Finding:
         look = facts.look
         match need:
             case Need.LINE:
-                return replace(facts, line=last_line_of(self.session, look))
+                return replace(facts, line=last_line_of(self._session, look))
             case Need.NEW_LINE:
                 return replace(facts, new_line=self._new_line(look))
             case Need.PROMPT:
-                return replace(facts, shows_prompt=await self.prompt.shown(self.session, look))
+                return replace(facts, shows_prompt=await self._shows_prompt(look))
             case _:
                 asked = time.monotonic()
-                complete = await self.session.log_complete(look.size)
+                complete = await self._session.log_complete(look.size)
                 return replace(facts, logged=Logged(complete, (time.monotonic() - asked) / 2))
+
+    async def _shows_prompt(self, look: Look) -> bool:
+        """Whether the described prompt stands in the cursor's line; one from before anything was typed does not."""
+        pattern = self._terms.prompt_pattern
+        if pattern and look.size != self._shown[0]:
+            if look.draws:
+                shown = await shown_by(self._session)
+                line = row_of_cursor(shown) if shown else ""
+            else:
+                line = self._line(look)
+            self._shown = look.size, bool(line) and await pattern.search(line) is not None
+        return self._shown[1]
 
     def _new_line(self, look: Look) -> NewLine:
         if self._new[0] != look.size:
-            line = ""
-            if look.size > self.session.typed_at:
-                entered = self.sent_at is not None and self.entered
-                line = line_since(look, self.sent_at or 0, self.typed) if entered else look.line_of_cursor
-            self._new = look.size, line
+            newer = look.size > self._session.typed_at
+            self._new = look.size, (self._line(look) if self._terms.entered else look.line_of_cursor) if newer else ""
         process, line = look.verdict.process, self._new[1]
-        return NewLine(line, process is not None and self.session.prompts.knows(process.pid, line, takes_pastes(look)))
+        prompts = self._session.prompts
+        return NewLine(line, process is not None and prompts.knows(process.pid, line, takes_pastes(look)))
+
+    def _line(self, look: Look) -> str:
+        """The line that the cursor is in, as far as it was printed since something was typed, if it was."""
+        sent_at = self._terms.sent_at
+        return look.line_of_cursor if sent_at is None else line_since(look, sent_at, self._terms.typed)
 
 
 def last_line_of(session: Session, look: Look) -> LastLine:
@@ -486,7 +465,7 @@ class InputQuestions:
     """Watches one command."""
 
     def __init__(self, session: Session) -> None:
-        self._session, self._finding, self._asking = session, Finding(session), AskingJudge()
+        self._session, self._finding, self._asking = session, Finding(session, Terms()), AskingJudge()
 
     async def asked(self, look: Look) -> tuple[Conclusion, Look] | None:
         """How it came to ask, and a last look, at which all that was printed before is in the log; None: it does not.

@@ -102,6 +102,8 @@ class Terms:
     """The caller did: without it only marks tell that the program is ready."""
     sent_at: int | None = None
     """Size of the log when something was typed, if it was; else the wait begins at what there is now."""
+    typed: str = ""
+    """What was just typed: its echo matches nothing, and is no new line."""
     entered: bool = False
     """It ended with Enter: what then leaves the cursor on an empty line has not come to its prompt."""
     before: Process | None = None

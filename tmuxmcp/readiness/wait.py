@@ -24,7 +24,7 @@ from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.readiness.adoptable import note_prompt
-from tmuxmcp.readiness.finding import Finding, Match, Matching, Prompt, who_holds
+from tmuxmcp.readiness.finding import Finding, Match, Matching, who_holds
 from tmuxmcp.readiness.judge import NO_TIME, Changed, Conclusion, Settling, Terms
 from tmuxmcp.sessions.commands import shell_is_back
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
@@ -60,10 +60,8 @@ class WaitCondition(Terms):
     """The screen that the caller was shown last; of a call that types, the one before that."""
     since: int | None = None
     """Where a pattern is looked for begins here; None: behind what the caller typed last, or was shown."""
-    typed: str = ""
-    """What was just typed: its echo matches nothing."""
     typed_now: TypedNow | None = None
-    """The same, by what it can begin; None: nothing was typed."""
+    """What was just typed, by what it can begin; None: nothing was."""
     shown: bool = True
     """The terminal or a line editor shows what was typed; False: that is not known."""
     command: int | None = None
@@ -116,29 +114,6 @@ class Answer:
         return self.match.text if self.match else None
 
 
-@dataclass
-class _WaitProgress:
-    """What one wait has seen so far; times of `time.monotonic()`."""
-
-    begun: float
-    settling: Settling
-    finding: Finding
-    matching: Matching
-    awaited: AwaitedCommand
-    printing: PrintingCommands
-    wake_at: float = NO_TIME
-    """When the last look would give another answer."""
-    screen: Changed = field(default_factory=Changed)
-    told: float = 0.0
-    settled: Look | None = None
-    note: str | None = None
-    """What is to be said if nothing but silence is found, or of what was typed."""
-    match: Match | None = None
-    command: int | None = None
-    news: set[str] = field(default_factory=set)
-    """`ready` and `needs_you`, each once something of it has changed since the caller last looked."""
-
-
 def begins(session: Session, wait: WaitCondition) -> tuple[int, str]:
     """Where what is waited for may begin, in the log: behind what the caller typed last, with the text of that.
 
@@ -163,7 +138,9 @@ async def wait_for(session: Session, wait: WaitCondition) -> Answer:
     begun = time.monotonic()
     if wait.only == "none":
         return Answer("immediate", None, 0)
-    watch = await _begun(session, wait, begun)
+    pattern = wait.wants("pattern")
+    start, typed = begins(session, wait) if pattern else (0, "")
+    watch = _Wait(session, wait, begun, start, Echo(typed, wait.shown), await session.scan() if pattern else None)
     deadline, held = begun + wait.timeout_ms / 1000, session.lease
     seen: Looks[Look] | Looks[Scan]
 
@@ -189,153 +166,142 @@ async def wait_for(session: Session, wait: WaitCondition) -> Answer:
         seen = session.scans(step_s, deadline)
     with session.watcher.waiting(session.log.path):
         async for scan in seen:
-            found = await _check(session, scan, wait, watch, taken=session.lease not in (None, held))
+            found = await watch.check(scan, taken=session.lease not in (None, held))
             ended = found[0] if found else "goes on"
             log.log(TRACE_LEVEL, "%s: wait for %s at %d bytes: %s", session.id, wait.want, scan.size, ended)
             if found:
-                return _answer(found, watch)
-            await _tell(scan, wait, watch)
-    return _answer(("exited" if scan.exited else "timeout", None), watch)
-
-
-async def _begun(session: Session, wait: WaitCondition, begun: float) -> _WaitProgress:
-    start, typed, size, ran = 0, "", session.log.size(), frozenset[int]()
-    if wait.wants("pattern"):
-        start, typed = begins(session, wait)
-        scan = await session.scan()
-        size, ran = scan.size, frozenset(session.commands.running_in(scan))
-    if wait.sent_at is not None:
-        size = wait.sent_at
-    return _WaitProgress(
-        begun,
-        Settling(wait, session.log.size(), begun),
-        Finding(
-            session,
-            Prompt(wait.prompt_pattern, wait.sent_at, wait.typed),
-            sent_at=wait.sent_at,
-            typed=wait.typed,
-            entered=wait.entered,
-        ),
-        Matching(
-            wait.patterns,
-            start,
-            Echo(typed, wait.shown),
-            session.seen_to(wait.caller) if wait.caller else 0,
-            wait.seen,
-            sent=wait.sent_at is not None,
-            jobs=wait.typed_now is not None and wait.typed_now.lines > 0,
-        ),
-        AwaitedCommand(session, wait.caller, wait.command, wait.typed_now),
-        PrintingCommands(session, size, ran),
-        told=begun,
-    )
+                return watch.answer(found)
+            await watch.tell(scan)
+    return watch.answer(("exited" if scan.exited else "timeout", None))
 
 
 _Found = tuple[Outcome, Evidence | None]
 
 
-def _answer(found: _Found, watch: _WaitProgress) -> Answer:
-    outcome, evidence = found
-    waited_ms = ms_since(watch.begun)
-    note = watch.note if outcome in ("idle", "immediate") or evidence in ("kernel", "prompt") else None
-    match = watch.match or watch.matching.stale
-    note = joined_notes(note, watch.printing.note)
-    return Answer(outcome, evidence, waited_ms, watch.settled, note, watch.command, match)
+class _Wait:
+    """One wait, and what it has seen so far; times of `time.monotonic()`."""
 
+    def __init__(
+        self, session: Session, wait: WaitCondition, begun: float, start: int, echo: Echo, scan: Scan | None
+    ) -> None:
+        """`start`, `echo`: where a pattern is looked for, and what matches none; `scan`: of a wait for a pattern."""
+        self.session, self.wait, self.begun, self.told = session, wait, begun, begun
+        size = scan.size if scan else session.log.size()
+        self.settling = Settling(wait, session.log.size(), begun)
+        self.finding = Finding(session, wait)
+        self.matching = Matching(
+            wait.patterns,
+            start,
+            echo,
+            session.seen_to(wait.caller) if wait.caller else 0,
+            wait.seen,
+            sent=wait.sent_at is not None,
+            jobs=wait.typed_now is not None and wait.typed_now.lines > 0,
+        )
+        self.awaited = AwaitedCommand(session, wait.caller, wait.command, wait.typed_now)
+        ran = frozenset(session.commands.running_in(scan) if scan else ())
+        self.printing = PrintingCommands(session, size if wait.sent_at is None else wait.sent_at, ran)
+        self.screen = Changed()
+        self.wake_at = NO_TIME
+        """When the last look would give another answer."""
+        self.settled: Look | None = None
+        self.note: str | None = None
+        """What is to be said if nothing but silence is found, or of what was typed."""
+        self.match: Match | None = None
+        self.command: int | None = None
+        self.news = set[str]()
+        """`ready` and `needs_you`, each once something of it has changed since the caller last looked."""
 
-async def _check(
-    session: Session, scan: Scan, wait: WaitCondition, watch: _WaitProgress, *, taken: bool
-) -> _Found | None:
-    """What ends the wait now: of all that holds, the first by the order that the module names."""
-    now, settling = time.monotonic(), watch.settling
-    if settling.grown(scan.size, now):
-        session.throttle(scan.size - settling.begun_at)
-    watch.wake_at = NO_TIME
-    if wait.wants("pattern"):
-        watch.match = await watch.matching.found(session, scan, now)
-    end = await _command(session, scan, wait, watch)
-    if end and end.number:
-        watch.command = end.number
-    if watch.match:
-        return "matched", None
-    if taken:
-        return "taken", None
-    if scan.exited:
-        return "exited", None
-    if end and (end.number or wait.only == "command"):
-        watch.note = end.note
-        return end.outcome, "marks" if end.number else None
-    if isinstance(scan, Look) and (found := await _by_kernel(session, scan, wait, watch, now)):
-        return found
-    if wait.wants("changed") and await _changed(session, scan, wait, watch, now):
-        return "matched", None
-    if wait.wants("output") and scan.size > (wait.news_from or 0):
-        return "output", None
-    return _told(settling.silent(scan.size, now), watch) if wait.wants("idle") else None
+    def answer(self, found: _Found) -> Answer:
+        """What the wait comes to."""
+        outcome, evidence = found
+        waited_ms = ms_since(self.begun)
+        note = self.note if outcome in ("idle", "immediate") or evidence in ("kernel", "prompt") else None
+        match = self.match or self.matching.stale
+        note = joined_notes(note, self.printing.note)
+        return Answer(outcome, evidence, waited_ms, self.settled, note, self.command, match)
 
-
-async def _command(session: Session, scan: Scan, wait: WaitCondition, watch: _WaitProgress) -> CommandEnd | None:
-    """What has become of the command that is waited for, or of those that may print what is."""
-    if wait.wants("command") and isinstance(scan, Look):
+    async def check(self, scan: Scan, *, taken: bool) -> _Found | None:
+        """What ends the wait now: of all that holds, the first by the order that the module names."""
+        now, settling, wait = time.monotonic(), self.settling, self.wait
+        if settling.grown(scan.size, now):
+            self.session.throttle(scan.size - settling.begun_at)
+        self.wake_at = NO_TIME
+        if wait.wants("pattern"):
+            self.match = await self.matching.found(self.session, scan, now)
+        end = await self._command(scan)
+        if end and end.number:
+            self.command = end.number
+        if self.match:
+            return "matched", None
+        if taken:
+            return "taken", None
         if scan.exited:
-            return None
-        end = await watch.awaited.judged(scan)
+            return "exited", None
         if end and (end.number or wait.only == "command"):
-            return end
-    if wait.wants("pattern") and not scan.exited and watch.printing.ended():
-        look = scan if isinstance(scan, Look) else await session.look()
-        return await watch.printing.judged(look, watch.matching.searched_to)
-    return None
+            self.note = end.note
+            return end.outcome, "marks" if end.number else None
+        if isinstance(scan, Look) and (found := await self._by_kernel(scan, now)):
+            return found
+        if wait.wants("changed") and await self._changed(scan, now):
+            return "matched", None
+        if wait.wants("output") and scan.size > (wait.news_from or 0):
+            return "output", None
+        return self._judged(settling.silent(scan.size, now)) if wait.wants("idle") else None
 
-
-async def _by_kernel(
-    session: Session, look: Look, wait: WaitCondition, watch: _WaitProgress, now: float
-) -> _Found | None:
-    # Whoever is asked for it tells the caller: only where that is waited for.
-    needs, told = wait.needs_you(look) if wait.needs_you and wait.wants("needs_you") else (False, None)
-    printed = wait.news_from is None or look.size > wait.news_from
-    watch.news |= {name for name, holds in (("needs_you", needs), ("ready", look.ready)) if printed or not holds}
-    if needs and (told is None or "needs_you" in watch.news):
-        return "needs_you", told
-    if wait.wants("ready") and "ready" in watch.news:
-        return await _ready(session, look, watch, now)
-    return None
-
-
-async def _ready(session: Session, look: Look, watch: _WaitProgress, now: float) -> _Found | None:
-    """What tells that the program is ready, or that nothing can and nothing is printed."""
-    judged = await watch.finding.judged(watch.settling, look, now)
-    if isinstance(judged, float):
-        return _told(judged, watch)
-    settled, last = judged
-    if last is not look:
-        watch.settled = last if settled.evidence == "marks" else await note_prompt(session, last)
-    return _told(settled, watch)
-
-
-def _told(judged: Conclusion | float, watch: _WaitProgress) -> _Found | None:
-    if isinstance(judged, float):
-        watch.wake_at = judged
+    async def _command(self, scan: Scan) -> CommandEnd | None:
+        """What has become of the command that is waited for, or of those that may print what is."""
+        if self.wait.wants("command") and isinstance(scan, Look):
+            if scan.exited:
+                return None
+            end = await self.awaited.judged(scan)
+            if end and (end.number or self.wait.only == "command"):
+                return end
+        if self.wait.wants("pattern") and not scan.exited and self.printing.ended():
+            look = scan if isinstance(scan, Look) else await self.session.look()
+            return await self.printing.judged(look, self.matching.searched_to)
         return None
-    watch.note = judged.note
-    return judged.outcome, judged.evidence
 
+    async def _by_kernel(self, look: Look, now: float) -> _Found | None:
+        # Whoever is asked for it tells the caller: only where that is waited for.
+        wait = self.wait
+        needs, told = wait.needs_you(look) if wait.needs_you and wait.wants("needs_you") else (False, None)
+        printed = wait.news_from is None or look.size > wait.news_from
+        self.news |= {name for name, holds in (("needs_you", needs), ("ready", look.ready)) if printed or not holds}
+        if needs and (told is None or "needs_you" in self.news):
+            return "needs_you", told
+        if not wait.wants("ready") or "ready" not in self.news:
+            return None
+        # What tells that the program is ready, or that nothing can and nothing is printed.
+        judged = await self.finding.judged(self.settling, look, now)
+        if isinstance(judged, float):
+            return self._judged(judged)
+        settled, last = judged
+        if last is not look:
+            self.settled = last if settled.evidence == "marks" else await note_prompt(self.session, last)
+        return self._judged(settled)
 
-async def _changed(session: Session, scan: Scan, wait: WaitCondition, watch: _WaitProgress, now: float) -> bool:
-    """Whether the screen is another one, and its program has come to the end of drawing it."""
-    size = watch.settling.size
-    if watch.screen.looks.due(size, now):
-        shown = await shown_by(session)
-        watch.screen.looked(shown is not None and shown.id != wait.screen_id, size, now)
-    return watch.screen.feed(size, watch.settling.changed, now, exited=scan.exited)
+    def _judged(self, judged: Conclusion | float) -> _Found | None:
+        if isinstance(judged, float):
+            self.wake_at = judged
+            return None
+        self.note = judged.note
+        return judged.outcome, judged.evidence
 
+    async def _changed(self, scan: Scan, now: float) -> bool:
+        """Whether the screen is another one, and its program has come to the end of drawing it."""
+        size = self.settling.size
+        if self.screen.looks.due(size, now):
+            shown = await shown_by(self.session)
+            self.screen.looked(shown is not None and shown.id != self.wait.screen_id, size, now)
+        return self.screen.feed(size, self.settling.changed, now, exited=scan.exited)
 
-async def _tell(scan: Scan, wait: WaitCondition, watch: _WaitProgress) -> None:
-    now = time.monotonic()
-    if now - watch.told < PROGRESS_EVERY_S:
-        return
-    watch.told = now
-    await wait.progress(now - watch.begun, last_line(scan))
+    async def tell(self, scan: Scan) -> None:
+        """Tell the caller how long it waits, and the last line, once in a while."""
+        now = time.monotonic()
+        if now - self.told >= PROGRESS_EVERY_S:
+            self.told = now
+            await self.wait.progress(now - self.begun, last_line(scan))
 
 
 def last_line(scan: Scan) -> str:

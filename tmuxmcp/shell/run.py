@@ -43,27 +43,8 @@ from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell import adopting, typed
+from tmuxmcp.shell import adopting, entering, typed
 from tmuxmcp.shell.atprompt import LookDelay, ShellRest, SilenceTimer
-from tmuxmcp.shell.entering import (
-    FAR_S,
-    at_prompt,
-    command_key,
-    empty_line,
-    end_listening,
-    free_prompt,
-    interrupt,
-    not_taken,
-    press_key,
-    seen_at_prompt,
-    shell_kind,
-    show_prompt,
-    type_answer,
-    type_command,
-    until_listening,
-    until_marked,
-    why_not_taken,
-)
 from tmuxmcp.shell.startup import busy, continue_it, edits, wants_more
 from tmuxmcp.shell.typed import Job, RunOutcome
 from tmuxmcp.terminal.marks import ShellState
@@ -135,21 +116,23 @@ async def run(
         deadline = time.monotonic() + until.timeout_ms / 1000
         if session.adopting:
             await adopting.settle(session)
-        look = await seen_at_prompt(session)
+        look = await entering.seen_at_prompt(session)
         if as_known and look is None:
             raise PaneChanged
-        look = look or await at_prompt(session, deadline, until.adopt)
+        look = look or await entering.at_prompt(session, deadline, until.adopt)
         killed, given = _killed_for_memory(session), None
         if stdin is not None and not typed.is_empty(text):
             _check_stdin(session, look)
             given = Stdin(session.directory, stdin, number=look.shell.number, within=session.bounds.sandbox != "none")
             data, as_known = look.knows.reads_from(data, str(given.path)), False
         try:
-            job = await type_command(session, look, text, data, given, noting, caller=until.caller, as_known=as_known)
+            job = await entering.type_command(
+                session, look, text, data, given, noting, caller=until.caller, as_known=as_known
+            )
             try:
                 ran = await _finish(session, job, deadline, until, progress)
                 if not ran.completed and not session.exited:
-                    await empty_line(session, await session.look(), job)
+                    await entering.empty_line(session, await session.look(), job)
             finally:
                 if job.given:
                     job.given.tidy()
@@ -180,7 +163,7 @@ async def undo(session: Session, until: ReturnWhen) -> RunOutcome:
     begun = time.monotonic()
     with session.runs(typed.UNDO_JOB), session.watcher.waiting(session.log.path):
         await adopting.settle(session)
-        look = await at_prompt(session, begun + until.timeout_ms / 1000, "no")
+        look = await entering.at_prompt(session, begun + until.timeout_ms / 1000, "no")
         level, pane = look.level, session.live()
         if not level.number:
             raise InvalidArgument(
@@ -190,15 +173,17 @@ async def undo(session: Session, until: ReturnWhen) -> RunOutcome:
             )
         job = Job(typed.UNDO_JOB, begun, look.size, secrets.token_hex(4), level)
         job.at(look.shell)
-        key = command_key(session, level)
-        given = adoption.undo(shell_kind(level), key, job.name, "" if session.proves(level) else None)
+        key = entering.command_key(session, level)
+        given = adoption.undo(entering.shell_kind(level), key, job.name, "" if session.proves(level) else None)
         async with session.input_lock:
             with anyio.CancelScope(shield=True):
-                done = await press_key(session, pane, job, given.key)
+                done = await entering.press_key(session, pane, job, given.key)
                 if done and given.command:
-                    await until_listening(session, pane, job, given.key)
-                    done = await type_answer(session, pane, job, given.command)
-        if not done or not await until_marked(session, lambda _: session.sends_no_more(level.nonce), FAR_S):
+                    await entering.until_listening(session, pane, job, given.key)
+                    done = await entering.type_answer(session, pane, job, given.command)
+        if not done or not await entering.until_marked(
+            session, lambda _: session.sends_no_more(level.nonce), entering.FAR_S
+        ):
             raise busy(session, await session.look())
         scan = await session.scan()
         session.leave([replace(level, until=scan.size)])
@@ -269,7 +254,7 @@ async def take_up(session: Session, job: Job, until: ReturnWhen, progress: Progr
 
 def _not_taken(scan: Scan, job: Job) -> str:
     """Why the shell did not take our command; empty if it did not say so."""
-    why, name = why_not_taken(scan, job.level.nonce, job.sent_at)
+    why, name = entering.why_not_taken(scan, job.level.nonce, job.sent_at)
     return why if name in ("", job.name) else ""
 
 
@@ -397,29 +382,29 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
     if job.proof:
         said = said and look.shell.state is not ShellState.RUNNING and (rests or job.lasts(time.monotonic()))
     if said and why == "s":
-        await free_prompt(session, job)
+        await entering.free_prompt(session, job)
         raise _incomplete(session)
     if said and why:
-        raise await not_taken(session, job)
+        raise await entering.not_taken(session, job)
     if said:
         await _abandon(session, job)
     if not rests:
         return None
     if job.given and job.given.waits:
         job.given.take_back()
-        raise await not_taken(session, job)
+        raise await entering.not_taken(session, job)
     # Where what it said since may be missing, it may have run the command: then it is asked first.
     if look.shell.listening and not typed.may_miss(session, look, job.sent_at):
-        await end_listening(session, look)
+        await entering.end_listening(session, look)
         if not (await session.scan()).shell.listening:
-            raise await not_taken(session, job)
+            raise await entering.not_taken(session, job)
         return None
     ran = typed.settled(session, look, job)
     doubtful = look.unreported or look.may_be_untold
     doubtful = look.may_be_asked and (doubtful or typed.misses_its_end(session, look, job))
     if ran is None and not job.asked_prompt and doubtful:
         job.asked_prompt = True
-        await show_prompt(session, session.live())
+        await entering.show_prompt(session, session.live())
     elif ran is None and look.unreported:
         return typed.unreported(look, job)
     return ran
@@ -429,7 +414,7 @@ async def _abandon(session: Session, job: Job) -> None:
     """Take an unfinished command back, and say so."""
     pane = await session.alive()
     if not _interrupts_alone(session, job):
-        await interrupt(session, pane)
+        await entering.interrupt(session, pane)
     async for scan in session.scans(0.02, time.monotonic() + ABANDONED_S):
         if scan.shell.state is ShellState.PROMPT and scan.shell.number != job.number:
             break
