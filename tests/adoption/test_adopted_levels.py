@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.adoption.test_adopted_run import at_prompt, begin, enter, told
 from tests.conftest import eventually
+from tests.kit.adopted import at_prompt, begin, enter, told
 from tests.kit.agent import eventually as soon
 from tests.kit.programs import need
 from tmuxmcp.broker.broker import Broker

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adoption.test_adopted_run import told
 from tests.conftest import eventually
+from tests.kit.adopted import told
 from tests.kit.exactness import ANY_SHELL, LIKE_SH, Row
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import AdoptionFailed, IncompleteCommand

@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from tests.adoption.test_adopted_levels import needs
-from tests.adoption.test_adopted_run import begin, told
 from tests.conftest import eventually, stop_with_children, until_exists
+from tests.kit.adopted import begin, told
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import NotAShell, SessionBusy

@@ -11,9 +11,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.adoption.test_adopted_run import begin, enter
 from tests.conftest import SLOW
 from tests.kit import forks
+from tests.kit.adopted import begin, enter
 from tests.kit.programs import need
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings

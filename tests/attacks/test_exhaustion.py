@@ -20,12 +20,12 @@ import httpx2
 import psutil
 import pytest
 
-from tests.behaviour.test_limits import CONTROLLERS
 from tests.conftest import SLOW, eventually
-from tests.faults.test_wire import Server
 from tests.kit.agent import eventually as agent_eventually
+from tests.kit.limits import CONTROLLERS
 from tests.kit.processes import alive
 from tests.kit.service import Service, bearer
+from tests.kit.wire import Server
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import InvalidPattern, ResourceLimit, TimedOut
 from tmuxmcp.contract.settings import BrokerSettings, Limits

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adoption.test_adopted_run import begin
 from tests.conftest import eventually
+from tests.kit.adopted import begin
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import SessionBusy

@@ -18,10 +18,10 @@ import anyio
 import psutil
 import pytest
 
-from tests.broker.test_git import digest
 from tests.conftest import SLOW, a_state_dir
 from tests.kit.agent import Agent, an_agent, command_line, eventually
 from tests.kit.fixtures import of_file
+from tests.kit.repositories import digest
 from tmuxmcp.record.directory import DIRECTORY_ENTRIES, SessionDirectory
 
 SECRET = "CANARY"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.test_limits import needs
 from tests.conftest import eventually
+from tests.kit.limits import needs
 from tests.kit.sandboxes import BEST, LEVELS, a_boxed_broker, levels
 from tests.kit.sources import PACKAGE
 from tmuxmcp.broker.broker import Broker

@@ -17,8 +17,8 @@ from tests.conftest import SLOW
 from tests.kit import browser
 from tests.kit.agent import an_agent
 from tests.kit.clients import installed
+from tests.kit.corpora import NAMES, Recording
 from tests.kit.films import film_of
-from tests.terminal.test_screen_corpora import NAMES, Recording
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.film import formats

@@ -8,44 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW, eventually
+from tests.kit.limits import GROUPS, daemon, kept, needs, numbers
 from tests.kit.processes import alive
-from tests.sessions.test_end import numbers
 from tmuxmcp.broker import sending
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import InvalidArgument, ResourceLimit
 from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.machine import cgroup, processes
 
-GROUPS = cgroup.places()
-CONTROLLERS = {name for place in GROUPS for name in place.controllers}
-
-DAEMON = """import os, sys, time
-if os.fork():
-    os._exit(0)
-os.setsid()
-if os.fork():
-    os._exit(0)
-open(sys.argv[1], "w").write(str(os.getpid()))
-for fd in range(3):
-    os.close(fd)
-time.sleep(600)"""
-
-
-def needs(controller: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(controller not in CONTROLLERS, reason=f"no cgroup with {controller} can be made here")
-
 
 @pytest.fixture
 def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in most containers."""
     monkeypatch.setattr(cgroup, "places", lambda pid="self": [])
-
-
-def daemon(tmp_path: Path) -> tuple[str, Path]:
-    """A command that leaves a process behind which has no terminal, no environment and no parent of ours."""
-    code, file = tmp_path / "daemon.py", tmp_path / "pid"
-    code.write_text(DAEMON)
-    return f"env -i /usr/bin/env python3 {code} {file} &", file
 
 
 # ---- ending everything -----------------------------------------------------------------------------
@@ -90,10 +65,6 @@ async def test_what_a_lost_session_left_behind_is_ended(broker: Broker, tmp_path
 
 
 # ---- limits ----------------------------------------------------------------------------------------
-
-
-def kept(facts) -> dict[str, str]:
-    return {limit.name: limit.kept_by for limit in facts.limits}
 
 
 CHILDREN_TOGETHER = """import os, time

@@ -13,11 +13,11 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.adoption.test_adopted_run import SHELLS as ADOPTED
-from tests.adoption.test_adopted_run import begin
 from tests.broker.killed_call import POINTS
 from tests.conftest import SLOW, eventually
 from tests.kit import forks
+from tests.kit.adopted import SHELLS as ADOPTED
+from tests.kit.adopted import begin
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, NotAShell, OutcomeUnknown, SessionBusy, Unauthorized

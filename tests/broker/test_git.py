@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -11,9 +10,7 @@ import pytest
 
 from tests.kit.agent import Agent, an_agent, refused
 from tests.kit.fixtures import of_file
-
-WHO = {"GIT_AUTHOR_NAME": "A. Person", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "C"}
-ENV = os.environ | WHO | {"GIT_COMMITTER_EMAIL": "c@example.org", "GIT_CONFIG_GLOBAL": "/dev/null"}
+from tests.kit.repositories import ENV, digest, git, made
 
 RUN_BY_CONFIGURATION = [
     "core.fsmonitor",
@@ -56,35 +53,6 @@ RUN_BY_CONFIGURATION = [
 """What git-config(1) says is a program, of all versions to date."""
 
 HOOKS = ("post-index-change", "fsmonitor-watchman", "reference-transaction", "query-watchman", "pre-auto-gc")
-
-
-def git(top: Path, *words: str) -> str:
-    """git as a person runs it."""
-    done = subprocess.run(["git", "-C", str(top), *words], env=ENV, check=True, capture_output=True, text=True)
-    return done.stdout
-
-
-def made(top: Path) -> Path:
-    """A repository with two commits."""
-    top.mkdir(parents=True)
-    git(top, "init", "-q", "-b", "main")
-    (top / "kept").write_text("one\n")
-    (top / "moved").write_text("a long enough text\nto be found again\n")
-    git(top, "add", ".")
-    git(top, "commit", "-q", "-m", "Begin")
-    (top / "kept").write_text("one\ntwo\n")
-    git(top, "commit", "-q", "-a", "-m", "Add two\n\nBecause.")
-    return top
-
-
-def digest(directory: Path) -> str:
-    """Of all names, contents, modes and times of modification below a directory."""
-    found = hashlib.sha256()
-    for path in sorted(directory.rglob("*")):
-        facts = path.lstat()
-        content = path.read_bytes() if path.is_file() else b""
-        found.update(repr((str(path), facts.st_mode, facts.st_mtime_ns, content)).encode())
-    return found.hexdigest()
 
 
 agent = of_file(an_agent, "--tools", "git")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_git import made
+from tests.kit.repositories import made
 from tests.kit.sandboxes import LEVELS, a_boxed_broker
 
 

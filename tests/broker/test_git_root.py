@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_git import git, made
 from tests.kit.agent import Agent, ToolFailed, an_agent, refused
+from tests.kit.repositories import git, made
 from tmuxmcp.machine.sandbox import landlock
 
 SECRET = "CANARY"

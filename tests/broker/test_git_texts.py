@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.test_git import git, made
 from tests.faults.test_injection import CANARY, corpus
+from tests.kit.repositories import git, made
 from tmuxmcp.broker.programs import gitwork
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.operations import OPERATIONS

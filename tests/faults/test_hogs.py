@@ -8,10 +8,9 @@ from pathlib import Path
 
 import psutil
 
-from tests.behaviour.test_limits import daemon, kept, needs
 from tests.conftest import SLOW, eventually
+from tests.kit.limits import daemon, kept, needs, numbers
 from tests.kit.processes import alive
-from tests.sessions.test_end import numbers
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings, Limits
 from tmuxmcp.sessions.end import process_tree

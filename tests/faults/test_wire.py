@@ -8,7 +8,6 @@ import json
 import os
 import random
 import socket
-import sys
 import threading
 import time
 from collections import Counter
@@ -23,9 +22,9 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW
-from tests.faces.test_stdio import GARBAGE, Wire
 from tests.kit.agent import Agent, audit_lines, eventually
 from tests.kit.service import Service, bearer
+from tests.kit.wire import GARBAGE, Server
 
 RUNNING = "tmuxmcp_calls_running"
 
@@ -48,27 +47,6 @@ WRONG = [
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}',
     b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
 ]
-
-
-class Server(Wire):
-    """The real server of a state directory."""
-
-    def __init__(self, state_dir: Path, *arguments: str) -> None:
-        words = ["serve", "--state-dir", str(state_dir), "--log-level", "warning", "--program", "bash", *arguments]
-        super().__init__([sys.executable, "-m", "tmuxmcp", *words])
-
-    def call(self, tool: str, **arguments: Any) -> int:
-        return int(self.request("tools/call", name=tool, arguments=arguments))
-
-    def cancel(self, number: int) -> None:
-        notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
-        self.write(json.dumps(notice).encode() + b"\n")
-
-    def result_of(self, number: int) -> dict[str, Any]:
-        """The answer with this number; all before it are dropped."""
-        while (message := self.receive()).get("id") != number:
-            pass
-        return message["result"]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.terminal.test_screen_corpora import Recording
+from tests.kit.corpora import Recording
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmOutput
 

@@ -17,17 +17,13 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually, stop_with_children
+from tests.kit.limits import numbers
 from tests.kit.processes import alive
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.launch import KEY_VARIABLE
 from tmuxmcp.machine.processes import Census, Counting
 from tmuxmcp.sessions.end import process_tree
-
-
-def numbers(file: Path) -> list[int]:
-    return [int(word) for word in file.read_text().split()] if file.exists() else []
-
 
 HOLDS_ON = """import signal, time
 for number in (1, 2, 3, 15):

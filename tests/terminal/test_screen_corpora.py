@@ -6,33 +6,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kit.corpora import CORPORA, NAMES, Recording
 from tests.terminal.conftest import looks
 from tmuxmcp.terminal.emulator.screen import Screen
-from tmuxmcp.terminal.emulator.seed import TAIL_BYTES, seed
 from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
-
-CORPORA = Path(__file__).parent.parent / "corpora"
-NAMES = sorted(file.stem for file in CORPORA.glob("*.raw"))
-
-
-class Recording:
-    """The bytes, and what tmux showed of them."""
-
-    def __init__(self, name: str) -> None:
-        self.raw = (CORPORA / f"{name}.raw").read_bytes()
-        data = json.loads((CORPORA / f"{name}.json").read_text())
-        self.cols, self.rows = data["cols"], data["rows"]
-        self.events: list[dict[str, Any]] = data["events"]
-
-    def told(self, event: dict[str, Any]) -> Snapshot:
-        tail = self.raw[max(event["offset"] - TAIL_BYTES, 0) : event["offset"]]
-        return seed(event["facts"], event["screen"], event["under"], tail, event["offset"])
 
 
 def seen(snapshot: Snapshot) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kit.cases import for_each
+from tests.kit.corpora import NAMES, Recording
 from tests.terminal.conftest import RealTmux, styled_rows
 from tests.terminal.test_plain import LIKE_TMUX
-from tests.terminal.test_screen_corpora import NAMES, Recording
 from tests.terminal.test_textscreen import UNUSUAL, USUAL
 from tmuxmcp.terminal.emulator.redraw import shortened
 from tmuxmcp.terminal.emulator.screen import Screen
