@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,7 @@ from tmuxmcp.contract.follow import Gap, Output
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import ListCommands
 from tmuxmcp.faces.cli import output
-from tmuxmcp.faces.cli.arguments import session_id
-from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
+from tmuxmcp.faces.cli.calling import kept_session, with_broker
 from tmuxmcp.faces.cli.helptext import Point
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.record.events import UnknownEvent
@@ -35,10 +34,6 @@ from tmuxmcp.terminal.film.formats import RanCommand
 from tmuxmcp.terminal.film.formats import script as as_script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Any
-
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
     from tmuxmcp.sessions.session import Session
@@ -60,10 +55,9 @@ def log(options: argparse.Namespace) -> int:
     check(options)
     if options.events:
         return print_events(options)
-    settings, _ = effective(options)
-    session = registry.find(settings.state_dir, session_id(options), CLI_CALLER)
+    session = kept_session(options)
     name = session.directory.name
-    following = options.follow and "." not in name and registry.seems_running(session)
+    following = options.follow and _runs(session)
     printer = _Printer(session, options, part_of(options, session), following)
     if options.json:
         output.write_json(_as_json(printer, name))
@@ -214,22 +208,10 @@ class _Printer:
 
     async def follow(self, broker: Broker, _: argparse.Namespace) -> int:
         """Print what comes until the session ends."""
-        failed: TmuxMcpError | None = None
-        async with anyio.create_task_group() as group:
-            if self.timed:
-                group.start_soon(self._mind_time)
-            try:
-                await self._print_to_the_end(broker)
-            except TmuxMcpError as error:  # the group would wrap it
-                failed = error
-            group.cancel_scope.cancel()
-        if failed and not isinstance(failed, SessionNotFound):
-            raise failed
+        await _until_its_end(broker, self.session, self._print_to_the_end, self._mind_time if self.timed else None)
         return 0
 
     async def _print_to_the_end(self, broker: Broker) -> None:
-        if (await broker.get_session(self.session.id)).created_at != self.session.meta.created_at:
-            return  # another one has its name
         async for event in broker.follow(self.session.id, since=self.at):
             self._print(event)
 
@@ -262,6 +244,32 @@ class _Printer:
     def _left_out(self, until: int) -> None:
         output.note(f"offsets {self.at} to {until} are no longer kept")
         self.at = until
+
+
+def _runs(session: Session) -> bool:
+    """Whether it may still print something; an earlier one of its name does not."""
+    return "." not in session.directory.name and registry.seems_running(session)
+
+
+async def _until_its_end(
+    broker: Broker,
+    session: Session,
+    print_new: Callable[[Broker], Awaitable[None]],
+    beside: Callable[[], Coroutine[Any, Any, None]] | None,
+) -> None:
+    """Print what is new in a session until it ends, unless another one has its name now; do `beside` meanwhile."""
+    failed: TmuxMcpError | None = None
+    async with anyio.create_task_group() as group:
+        if beside:
+            group.start_soon(beside)
+        try:
+            if (await broker.get_session(session.id)).created_at == session.meta.created_at:
+                await print_new(broker)
+        except TmuxMcpError as error:  # the group would wrap it
+            failed = error
+        group.cancel_scope.cancel()
+    if failed and not isinstance(failed, SessionNotFound):
+        raise failed
 
 
 def _line(stamp: PrintedAt, text: str) -> bytes:
@@ -379,14 +387,12 @@ def _in_order(happened: list[PrintedEvent]) -> list[PrintedEvent]:
 
 def print_events(options: argparse.Namespace) -> int:
     """`tmuxmcp log --events`."""
-    settings, _ = effective(options)
-    session = registry.find(settings.state_dir, session_id(options), CLI_CALLER)
-    name = session.directory.name
-    running = "." not in name and registry.seems_running(session)
-    events = _EventPrinter(options, session, settings.state_dir)
+    session = kept_session(options)
+    running = _runs(session)
+    events = _EventPrinter(options, session)
     found = events.events_so_far(running)
     if options.json and not options.follow:
-        output.write_json({"session_id": name, "events": [each.as_json() for each in found]})
+        output.write_json({"session_id": session.directory.name, "events": [each.as_json() for each in found]})
         return 0
     for each in found:
         events.print(each)
@@ -398,8 +404,8 @@ def print_events(options: argparse.Namespace) -> int:
 class _EventPrinter:
     """Which events are printed, and how."""
 
-    def __init__(self, options: argparse.Namespace, session: Session, state_dir: Path) -> None:
-        self._options, self._session, self._state_dir = options, session, state_dir
+    def __init__(self, options: argparse.Namespace, session: Session) -> None:
+        self._options, self._session = options, session
         self._within = _EventRange(options, session)
         self._seen = 0
         """How many of those that are written down were looked at."""
@@ -435,26 +441,15 @@ class _EventPrinter:
 
     async def follow(self, broker: Broker, _: argparse.Namespace) -> int:
         """Print what happens until the session ends."""
-        name, failed = self._session.id, None
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._look_on)
-            try:
-                await self._print_commands(broker)
-            except TmuxMcpError as error:  # the group would wrap it
-                failed = error
-            group.cancel_scope.cancel()
-        if failed and not isinstance(failed, SessionNotFound):
-            raise failed
+        await _until_its_end(broker, self._session, self._print_commands, self._look_on)
         self._print_new()
-        for each in _end(registry.find(self._state_dir, name), running=False):
+        for each in _end(registry.find(effective(self._options)[0].state_dir, self._session.id), running=False):
             self.print(each)
         return 0
 
     async def _print_commands(self, broker: Broker) -> None:
         """Print the commands as they end, until the session does."""
         name = self._session.id
-        if (await broker.get_session(name)).created_at != self._session.meta.created_at:
-            return  # another one has its name
         async for event in broker.follow(name, output=False):
             if isinstance(event, MAY_END_COMMAND):
                 self._print_new()
@@ -699,15 +694,13 @@ def with_commands(
     options: argparse.Namespace, given: dict[str, Any], tell: Callable[[Session, r.ListCommandsResult], None]
 ) -> int:
     """Ask for the commands of a session: a broker, while it may run, else its files, without a tmux server."""
-    settings, _ = effective(options)
-    session = registry.find(settings.state_dir, session_id(options), CLI_CALLER)
-    name = session.directory.name
+    session = kept_session(options)
 
     async def ask(broker: Broker, _: argparse.Namespace) -> int:
-        tell(session, await broker.list_commands(name, **given))
+        tell(session, await broker.list_commands(session.directory.name, **given))
         return 0
 
-    if "." not in name and registry.seems_running(session):
+    if _runs(session):
         return with_broker(options, ask)
     tell(session, anyio.run(_of_files, session, given))
     return 0
