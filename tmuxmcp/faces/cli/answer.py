@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import termios
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -47,11 +49,9 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
     waiting = await broker.people.waiting()
     questions, held = broker.people.questions(), await broker.people.held_sessions()
     if options.json:
-        requests = [
-            *map(_as_dict, waiting),
-            *map(_question, questions),
-            *(_held_session(*each) for each in held.items()),
-        ]
+        held_ones = (_held_session(*each) for each in held.items())
+        found = [*map(_request, waiting), *map(_question, questions), *held_ones]
+        requests = [dict(zip(WAIT_KEYS, each, strict=True)) for each in found]
         output.write_json({"count": len(requests), "requests": requests})
         return 0
     asked = _is_person()
@@ -103,46 +103,25 @@ async def _agreed(
     broker: Broker, question: Confirmation, agreed: bool, options: argparse.Namespace, *, for_session: bool = False
 ) -> int:
     first = await broker.people.agree(question, agreed, for_session=for_session)
-    outcome = "agreed" if agreed else "declined"
-    if options.json:
-        output.write_json({"request_id": question.id, "outcome": outcome if first else None})
-    else:
-        output.note(outcome if first else "it had been settled meanwhile")
-    return 0
+    return _print_outcome(question.id, "agreed" if agreed else "declined", first, options)
 
 
-def _question(question: Confirmation) -> dict[str, Any]:
-    return {
-        "request_id": question.id,
-        "session_id": None,
-        "kind": "policy",
-        "message": harmless(question.message),
-        "asked_at": question.asked_at,
-        "left_s": None,
-    }
+WAIT_KEYS = ("request_id", "session_id", "kind", "message", "asked_at", "left_s")
 
 
-def _held_session(name: str, since: str | None) -> dict[str, Any]:
+def _question(question: Confirmation) -> tuple[object, ...]:
+    return question.id, None, "policy", harmless(question.message), question.asked_at, None
+
+
+def _held_session(name: str, since: str | None) -> tuple[object, ...]:
     message = "You hold the session; tmuxmcp release gives it back."
-    return {
-        "request_id": None,
-        "session_id": name,
-        "kind": "lease",
-        "message": message,
-        "asked_at": seconds_of(since) if since else None,
-        "left_s": None,
-    }
+    return None, name, "lease", message, seconds_of(since) if since else None, None
 
 
-def _as_dict(what: WaitingRequest) -> dict[str, Any]:
-    return {
-        "request_id": what.request.id,
-        "session_id": what.session.id,
-        "kind": "secret" if what.request.secret else "input",
-        "message": what.message,
-        "asked_at": what.request.asked_at,
-        "left_s": round(what.left_s, 3),
-    }
+def _request(what: WaitingRequest) -> tuple[object, ...]:
+    asked = what.request
+    kind = "secret" if asked.secret else "input"
+    return asked.id, what.session.id, kind, what.message, asked.asked_at, round(what.left_s, 3)
 
 
 async def _wants(what: str) -> bool:
@@ -166,23 +145,22 @@ async def _answer_one(
                 "Nothing was typed: a secret is asked for, and others see what stands on a command line.",
                 hint=f"Run `tmuxmcp answer {what.request.id}`.",
             )
-        return _print_outcome(what, "done", await broker.people.type_line(what, options.text), options)
+        return _print_outcome(what.request.id, "done", await broker.people.type_line(what, options.text), options)
     if what.request.secret:
-        return _print_outcome(what, "done", await broker.people.type_line(what, await _read_secret()), options)
+        first = await broker.people.type_line(what, await _read_secret())
+        return _print_outcome(what.request.id, "done", first, options)
     return await _by_hand(broker, what, options)
 
 
 async def _settle(
     broker: Broker, what: WaitingRequest, outcome: Any, options: argparse.Namespace, via: str = "answer"
 ) -> int:
-    return _print_outcome(what, outcome, await broker.people.settle(what, outcome, via), options)
+    return _print_outcome(what.request.id, outcome, await broker.people.settle(what, outcome, via), options)
 
 
-def _print_outcome(what: WaitingRequest, outcome: str, first: bool, options: argparse.Namespace) -> int:
-    if options.json:
-        output.write_json({"request_id": what.request.id, "outcome": outcome if first else None})
-    else:
-        output.note(outcome if first else "it had been settled meanwhile")
+def _print_outcome(request_id: str, outcome: str, first: bool, options: argparse.Namespace) -> int:
+    value = {"request_id": request_id, "outcome": outcome if first else None}
+    output.tell(options.json, value, outcome if first else "it had been settled meanwhile")
     return 0
 
 
@@ -201,7 +179,7 @@ async def _by_hand(broker: Broker, what: WaitingRequest, options: argparse.Names
         raise InvalidArgument(
             "This is no terminal to type in.", hint="Run it in one, or give --text TEXT, or --decline."
         )
-    argv = await attached.command(broker, what.session.id)
+    argv = attached.command(broker, (await broker.get_session(what.session.id)).attach_command)
     key = broker.people.key
     if await read_line(f"{key}: done. C-b d: leave it open. Enter goes to the session.\n", hidden=False) is None:
         output.note(STILL_WAITS)
@@ -265,25 +243,23 @@ async def _until_over(here: InClient, what: WaitingRequest | Confirmation) -> No
     """Let the person answer, until it is settled elsewhere."""
     from tmuxmcp.broker.answering import WaitingRequest
 
+    elsewhere: Callable[[], Awaitable[object]]
+    if isinstance(what, WaitingRequest):
+        show(what)
+        elsewhere = partial(here.people.settled_elsewhere, what)
+        ask = partial(_secret if what.request.secret else _offer_to_type, here, what)
+    else:
+        show_question(what)
+        elsewhere, ask = partial(here.people.decided_elsewhere, what), partial(_popup_decide, here, what)
     async with anyio.create_task_group() as task_group:
 
         async def over() -> None:
-            if isinstance(what, WaitingRequest):
-                await here.people.settled_elsewhere(what)
-            else:
-                await here.people.decided_elsewhere(what)
+            await elsewhere()
             task_group.cancel_scope.cancel()
 
-        if isinstance(what, WaitingRequest):
-            show(what)
-        else:
-            show_question(what)
         task_group.start_soon(over)
         try:
-            if not isinstance(what, WaitingRequest):
-                await _popup_decide(here, what)
-            else:
-                await (_secret if what.request.secret else _offer_to_type)(here, what)
+            await ask()
         except TmuxMcpError as error:  # not through the task group, which would make a group of it
             await _tell(str(error))
         task_group.cancel_scope.cancel()

@@ -44,10 +44,11 @@ KNOWN_TYPES = ("xterm-256color", "xterm", "vt100")
 """Terminal types of which newer terminals understand as much as tmux needs, the best first."""
 
 
-async def command(broker: Broker, session_id: str) -> list[str]:
-    """The argv that attaches a terminal to a session, for typing."""
-    words = shlex.split((await broker.get_session(session_id)).attach_command)[1:]
-    words.remove("-r")
+def command(broker: Broker, attach_command: str, *, types: bool = True) -> list[str]:
+    """The argv that attaches a terminal to a session, for typing or to watch."""
+    words = shlex.split(attach_command)[1:]
+    if types:
+        words.remove("-r")
     return [shutil.which(broker.tmux_binary) or broker.tmux_binary, *words]
 
 
@@ -143,7 +144,7 @@ async def wanted(result: r.RunResult) -> bool:
 async def connected(broker: Broker, result: r.RunResult) -> r.ReadResult | None:
     """Attach the person, who holds the session meanwhile; what the wait for the end says, None: they left before."""
     name, tty = result.session_id, os.ttyname(0)
-    argv = await command(broker, name)
+    argv = command(broker, (await broker.get_session(name)).attach_command)
     ended: r.ReadResult | None = None
 
     async def begun(pid: int) -> None:

@@ -16,6 +16,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.faces.cli import output
+from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.service import effective
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tmuxmcp.contract import results as r
     from tmuxmcp.contract.operations import Operations
     from tmuxmcp.nodes.fleet import AnyBroker
+    from tmuxmcp.sessions.session import Session
 
 CLI_CALLER = "cli"
 """All command lines of a user are one caller: they share a default session and a read cursor."""
@@ -92,6 +94,13 @@ def with_broker(
     gc.freeze()
     gc.enable()
     return anyio.run(opened)
+
+
+def kept_session(options: argparse.Namespace) -> Session:
+    """The session that is meant, from its files; an earlier one of its name too, without a tmux server."""
+    from tmuxmcp.sessions import registry
+
+    return registry.find(effective(options)[0].state_dir, session_id(options), CLI_CALLER)
 
 
 @contextmanager

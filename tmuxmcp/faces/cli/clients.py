@@ -267,6 +267,13 @@ class McpClient:
     trust_again: str = ""
     """How the person changes what they answered about a folder."""
 
+    def entry_of(self, server: StartedServer | HttpServer) -> ServerEntry:
+        """What its configuration says of a server; `at_url` is there for one that it calls."""
+        if isinstance(server, StartedServer):
+            return self.entry(server)
+        assert self.at_url
+        return self.at_url(server)
+
     def trust_in(self, folder: Path, scope: Scope, home: Path, environ: Mapping[str, str]) -> TrustFound | None:
         """Whether the person trusts a folder, where servers of this scope need that; `None`: it is not known to."""
         return self.trust.find(folder, home, environ) if self.trust and scope in self.trusted_scopes else None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -300,7 +300,9 @@ async def _fleet(options: argparse.Namespace) -> int:
             if not options.force:
                 await _check_gone(opened, options.node)
             given_up = await opened.forget(options.node)
-            _tell(options, asdict(given_up), f"{options.node} was given up: its sessions are NODE_LOST from now on")
+            output.tell(
+                options.json, asdict(given_up), f"{options.node} was given up: its sessions are NODE_LOST from now on"
+            )
             return 0
         drained = options.action == "drain"
         graves = {each.node: each for each in await opened.tombstones()} if not drained else {}
@@ -308,7 +310,7 @@ async def _fleet(options: argparse.Namespace) -> int:
         said = "gets no new sessions; those that are there go on" if drained else "gets new sessions again"
         if grave := graves.get(options.node):
             said = f"was given up at {grave.at}, and is a machine of the fleet again, with the sessions that are there"
-        _tell(options, {"node": options.node, "drained": drained}, f"{options.node} {said}")
+        output.tell(options.json, {"node": options.node, "drained": drained}, f"{options.node} {said}")
         return 0
 
 
@@ -332,13 +334,6 @@ async def _check_gone(opened: Fleet, node: str) -> None:
         raise InvalidArgument(f"{node} was not given up.")
     hint = f"`tmuxmcp fleet drain {node}` has it get no new sessions. To give it up all the same: --force."
     raise InvalidArgument(what, hint=hint, node=node)
-
-
-def _tell(options: argparse.Namespace, value: dict[str, Any], text: str) -> None:
-    if options.json:
-        output.write_json(value)
-    else:
-        output.note(text)
 
 
 async def _status(opened: Fleet, options: argparse.Namespace) -> int:

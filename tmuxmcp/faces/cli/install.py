@@ -59,20 +59,15 @@ def install(options: argparse.Namespace) -> int:
     client, cwd = CLIENTS[options.client], Path.cwd()
     scope: Scope = options.scope or next(iter(client.files))
     path = client.path(scope, Path.home(), cwd, os.environ)
-    at, start = _remote(client, scope, path, options), None
-    entry = None
-    if not options.remove and at:
-        assert client.at_url
-        entry = client.at_url(at)
-    elif not options.remove:
-        start = _start(client, options)
-        entry = client.entry(start)
+    at = _remote(client, scope, path, options)
+    server = None if options.remove else at or _start(client, options)
+    entry = client.entry_of(server) if server else None
     before = _text_of(path)
     after = edited(before, path, client.keys(scope, cwd), options.name, entry)
     changed = read(before, path) != read(after, path)
-    plan, asks = _plan(client, start, at), _asks(client, scope, options.name)
+    asks = _asks(client, scope, options.name)
     trust = client.trust_in(cwd, scope, Path.home(), os.environ)
-    tried = None if options.remove or options.dry_run or options.no_start else _try(client, start, at)
+    tried = None if server is None or options.dry_run or options.no_start else _try(client, server)
     backup = None
     if not options.dry_run:
         backup = _back_up(path) if changed else None
@@ -92,17 +87,18 @@ def install(options: argparse.Namespace) -> int:
         output.write(masked(_difference(before, after if changed else before, path)))
         if not changed:
             output.write(f"{client.title}: {path} is as it should be.\n")
-        if not options.remove:
-            output.write(f"  It would hold {_where(scope, cwd, trust)}.\n  It would try {plan}.\n")
+        if server:
+            output.write(f"  It would hold {_where(scope, cwd, trust)}.\n  It would try {_plan(client, server)}.\n")
             _tell_what_it_asks(asks, cwd, client, trust)
         return 0
     _tell(client, path, changed, backup, options.remove)
-    if not options.remove:
+    if server:
         output.write(f"  It holds {_where(scope, cwd, trust)}.\n")
         if at and at.token:
             output.write(f"  The token is in it: only you can read {path} (mode 600).\n")
         if tried:
             tmux = f" on tmux {tried.tmux}" if tried.tmux else ""
+            plan = _plan(client, server)
             output.write(f"  Tried {plan}: tmuxmcp {tried.version}{tmux} answers with {tried.tools} tools.\n")
         _tell_what_it_asks(asks, cwd, client, trust)
         output.write(f"  Next: {_next(client)}.\n")
@@ -138,19 +134,18 @@ def _url(text: str) -> str:
     return urlunsplit(parts._replace(path="/mcp")) if parts.path in ("", "/") else text
 
 
-def _try(client: McpClient, start: StartedServer | None, at: HttpServer | None) -> TrialOutcome:
-    if at:
-        return try_url(at.url, at.token)
-    assert start
-    return try_command(start.command, client.handed_on(os.environ), _cwd_of(client))
+def _try(client: McpClient, server: StartedServer | HttpServer) -> TrialOutcome:
+    if isinstance(server, HttpServer):
+        return try_url(server.url, server.token)
+    return try_command(server.command, client.handed_on(os.environ), _cwd_of(client))
 
 
-def _plan(client: McpClient, start: StartedServer | None, at: HttpServer | None) -> str:
+def _plan(client: McpClient, server: StartedServer | HttpServer) -> str:
     """What is tried, for people."""
-    if at:
-        return at.url
+    if isinstance(server, HttpServer):
+        return server.url
     names = "" if client.environment == EVERY_VARIABLE else f", with {', '.join(client.environment)} of the environment"
-    return f"`{shlex.join(start.command)}` in {_cwd_of(client)}{names}" if start else ""
+    return f"`{shlex.join(server.command)}` in {_cwd_of(client)}{names}"
 
 
 def _cwd_of(client: McpClient) -> Path:

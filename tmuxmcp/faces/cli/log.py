@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,7 @@ from tmuxmcp.contract.follow import Gap, Output
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import ListCommands
 from tmuxmcp.faces.cli import output
-from tmuxmcp.faces.cli.arguments import session_id
-from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
+from tmuxmcp.faces.cli.calling import kept_session, with_broker
 from tmuxmcp.faces.cli.helptext import Point
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.record.events import UnknownEvent
@@ -34,8 +33,6 @@ from tmuxmcp.sessions import registry
 from tmuxmcp.terminal.film.formats import script as as_script
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
     from tmuxmcp.sessions.session import Session
@@ -49,8 +46,6 @@ SEEN_ALL_S = 0.1
 MOST_TAIL_BYTES = 16 << 20
 """How far back lines are looked for that have times."""
 
-Following = Callable[[], Coroutine[Any, Any, None]]
-
 TIMES_LEGEND = "`~`: printed then or before, nobody noted when; `?`: not known at all"
 
 
@@ -59,10 +54,9 @@ def log(options: argparse.Namespace) -> int:
     check(options)
     if options.events:
         return print_events(options)
-    settings, _ = effective(options)
-    session = registry.find(settings.state_dir, session_id(options), CLI_CALLER)
+    session = kept_session(options)
     name = session.directory.name
-    following = options.follow and "." not in name and registry.seems_running(session)
+    following = options.follow and _runs(session)
     printer = _Printer(session, options, part_of(options, session), following)
     if options.json:
         output.write_json(_as_json(printer, name))
@@ -213,17 +207,15 @@ class _Printer:
 
     async def follow(self, broker: Broker, _: argparse.Namespace) -> int:
         """Print what comes until the session ends."""
-        await _until_gone(partial(self._print_to_the_end, broker), self._mind_time)
+        await _until_its_end(broker, self.session, self._print_to_the_end, self._mind_time if self.timed else None)
         return 0
 
     async def _print_to_the_end(self, broker: Broker) -> None:
-        if (await broker.get_session(self.session.id)).created_at != self.session.meta.created_at:
-            return  # another one has its name
         async for event in broker.follow(self.session.id, since=self.at):
             self._print(event)
 
     async def _mind_time(self) -> None:
-        while self.timed:
+        while True:
             if self.session.log.size() <= self.at:
                 self._watch.caught_up()
             await anyio.sleep(SEEN_ALL_S)
@@ -253,17 +245,25 @@ class _Printer:
         self.at = until
 
 
-async def _until_gone(follow: Following, beside: Following) -> None:
-    """Follow a session until it ends or is gone; `beside` goes on meanwhile.
+def _runs(session: Session) -> bool:
+    """Whether it may still print something; an earlier one of its name does not."""
+    return "." not in session.directory.name and registry.seems_running(session)
 
-    Raises:
-        TmuxMcpError: it cannot be followed.
-    """
+
+async def _until_its_end(
+    broker: Broker,
+    session: Session,
+    print_new: Callable[[Broker], Awaitable[None]],
+    beside: Callable[[], Coroutine[Any, Any, None]] | None,
+) -> None:
+    """Print what is new in a session until it ends, unless another one has its name now; do `beside` meanwhile."""
     failed: TmuxMcpError | None = None
     async with anyio.create_task_group() as group:
-        group.start_soon(beside)
+        if beside:
+            group.start_soon(beside)
         try:
-            await follow()
+            if (await broker.get_session(session.id)).created_at == session.meta.created_at:
+                await print_new(broker)
         except TmuxMcpError as error:  # the group would wrap it
             failed = error
         group.cancel_scope.cancel()
@@ -386,14 +386,12 @@ def _in_order(happened: list[PrintedEvent]) -> list[PrintedEvent]:
 
 def print_events(options: argparse.Namespace) -> int:
     """`tmuxmcp log --events`."""
-    settings, _ = effective(options)
-    session = registry.find(settings.state_dir, session_id(options), CLI_CALLER)
-    name = session.directory.name
-    running = "." not in name and registry.seems_running(session)
-    events = _EventPrinter(options, session, settings.state_dir)
+    session = kept_session(options)
+    running = _runs(session)
+    events = _EventPrinter(options, session)
     found = events.events_so_far(running)
     if options.json and not options.follow:
-        output.write_json({"session_id": name, "events": [each.as_json() for each in found]})
+        output.write_json({"session_id": session.directory.name, "events": [each.as_json() for each in found]})
         return 0
     for each in found:
         events.print(each)
@@ -405,8 +403,8 @@ def print_events(options: argparse.Namespace) -> int:
 class _EventPrinter:
     """Which events are printed, and how."""
 
-    def __init__(self, options: argparse.Namespace, session: Session, state_dir: Path) -> None:
-        self._options, self._session, self._state_dir = options, session, state_dir
+    def __init__(self, options: argparse.Namespace, session: Session) -> None:
+        self._options, self._session = options, session
         self._within = _EventRange(options, session)
         self._seen = 0
         """How many of those that are written down were looked at."""
@@ -442,17 +440,15 @@ class _EventPrinter:
 
     async def follow(self, broker: Broker, _: argparse.Namespace) -> int:
         """Print what happens until the session ends."""
-        await _until_gone(partial(self._print_commands, broker), self._look_on)
+        await _until_its_end(broker, self._session, self._print_commands, self._look_on)
         self._print_new()
-        for each in _end(registry.find(self._state_dir, self._session.id), running=False):
+        for each in _end(registry.find(effective(self._options)[0].state_dir, self._session.id), running=False):
             self.print(each)
         return 0
 
     async def _print_commands(self, broker: Broker) -> None:
         """Print the commands as they end, until the session does."""
         name = self._session.id
-        if (await broker.get_session(name)).created_at != self._session.meta.created_at:
-            return  # another one has its name
         async for event in broker.follow(name, output=False):
             if isinstance(event, MAY_END_COMMAND):
                 self._print_new()
@@ -697,15 +693,13 @@ def with_commands(
     options: argparse.Namespace, given: dict[str, Any], tell: Callable[[Session, r.ListCommandsResult], None]
 ) -> int:
     """Ask for the commands of a session: a broker, while it may run, else its files, without a tmux server."""
-    settings, _ = effective(options)
-    session = registry.find(settings.state_dir, session_id(options), CLI_CALLER)
-    name = session.directory.name
+    session = kept_session(options)
 
     async def ask(broker: Broker, _: argparse.Namespace) -> int:
-        tell(session, await broker.list_commands(name, **given))
+        tell(session, await broker.list_commands(session.directory.name, **given))
         return 0
 
-    if "." not in name and registry.seems_running(session):
+    if _runs(session):
         return with_broker(options, ask)
     tell(session, anyio.run(_of_files, session, given))
     return 0

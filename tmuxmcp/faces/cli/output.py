@@ -49,21 +49,20 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [bold(lines[0], sys.stdout), *lines[1:]]
 
 
-class ProgressLine:
-    """One dim line on stderr that says how a long wait goes; nothing where stderr is no terminal."""
+class StatusLine:
+    """One line on stderr that says how something long goes; nothing where stderr is no terminal."""
 
     def __init__(self) -> None:
+        self._seen = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._shown = False
 
-    async def __call__(self, elapsed_s: float, last_line: str) -> None:
-        """Show it, instead of what it showed before."""
-        if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-            return
-        text = f"{elapsed_s:.0f} s  {visible(last_line)}".rstrip()
-        cols = os.get_terminal_size(2).columns
-        room = cols - 1 if text.isascii() else cols // 2  # each may be two columns wide
-        self._shown = True
-        self._write(f"\r{bold(text[:room], sys.stderr, '2')}\x1b[K")
+    def show_text(self, text: str, style: str = "") -> None:
+        """Show a text, instead of what was shown before; `style` is an SGR number."""
+        if self._seen:
+            cols = os.get_terminal_size(2).columns
+            text = text[: cols - 1 if text.isascii() else cols // 2]  # each may be two columns wide
+            self._shown = True
+            self._write(f"\r{bold(text, sys.stderr, style) if style else text}\x1b[K")
 
     def erase(self) -> None:
         """Leave the line as it was."""
@@ -72,9 +71,17 @@ class ProgressLine:
             self._write("\r\x1b[K")
 
     def _write(self, text: str) -> None:
-        sys.stdout.flush()
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+class ProgressLine(StatusLine):
+    """How a wait goes, dim."""
+
+    async def __call__(self, elapsed_s: float, last_line: str) -> None:
+        """Show how long it takes, and what was printed last."""
+        sys.stdout.flush()
+        self.show_text(f"{elapsed_s:.0f} s  {visible(last_line)}".rstrip(), "2")
 
 
 def note(text: str | None) -> None:
@@ -84,6 +91,14 @@ def note(text: str | None) -> None:
 
         sys.stdout.flush()  # on a terminal, the order counts
         print(f"tmuxmcp: {visible(in_cli_words(text))}", file=sys.stderr)
+
+
+def tell(as_json: bool, value: Any, text: str | None) -> None:
+    """Put a value on stdout as JSON, or tell the person a text about it; None: nothing."""
+    if as_json:
+        write_json(value)
+    else:
+        note(text)
 
 
 def note_gaps(gaps: Sequence[int]) -> None:

@@ -72,18 +72,19 @@ def _below_a_server() -> bool:
 def show(what: WaitingRequest) -> None:
     """The agent's words, indented below a heading of ours: they can look like nothing else."""
     kind = "a secret" if what.request.secret else "input"
-    heading = f"{what.request.id}: an agent asks for {kind} in session {what.session.id}, {what.left_s:.0f} s left"
-    text = "".join(f"    | {line}\n" for line in what.message.split("\n"))
-    output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
-    sys.stdout.flush()
+    where = f"in session {what.session.id}, {what.left_s:.0f} s left"
+    _show_words(f"{what.request.id}: an agent asks for {kind} {where}", what.message)
 
 
 def show_question(question: Confirmation) -> None:
     """What an agent may only do when a person agrees; its words are indented as well."""
     from tmuxmcp.broker.userinput import harmless
 
-    heading = f"{question.id}: an agent asks whether it may do something"
-    text = "".join(f"    | {line}\n" for line in harmless(question.message).split("\n"))
+    _show_words(f"{question.id}: an agent asks whether it may do something", harmless(question.message))
+
+
+def _show_words(heading: str, words: str) -> None:
+    text = "".join(f"    | {line}\n" for line in words.split("\n"))
     output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
     sys.stdout.flush()
 
@@ -91,20 +92,16 @@ def show_question(question: Confirmation) -> None:
 async def _take(broker: Broker, options: argparse.Namespace) -> int:
     name = (await broker.get_session(session_id(options))).session_id
     lease = await broker.take(name)
-    if options.json:
-        output.write_json({"session_id": name, "taken_over": {"by": lease.by, "since": lease.since}})
-    else:
-        output.note(f"agents do not type into it until you run: tmuxmcp release {name}")
+    value = {"session_id": name, "taken_over": {"by": lease.by, "since": lease.since}}
+    output.tell(options.json, value, f"agents do not type into it until you run: tmuxmcp release {name}")
     return 0
 
 
 async def _release(broker: Broker, options: argparse.Namespace) -> int:
     name = (await broker.get_session(session_id(options))).session_id
     lease = await broker.release(name)
-    if options.json:
-        output.write_json({"session_id": name, "released": lease is not None})
-    elif lease is None:
-        output.note("nobody had taken it")
+    released = lease is not None
+    output.tell(options.json, {"session_id": name, "released": released}, None if released else "nobody had taken it")
     return 0
 
 
@@ -115,11 +112,9 @@ def pause(options: argparse.Namespace) -> int:
     """`tmuxmcp pause`."""
     settings = _settings(options)
     names = lease.pause(settings.state_dir, session_id(options))
-    _audit(settings, options, "pause")
-    if options.json:
-        output.write_json({"paused": names, "all": options.all})
-    else:
-        output.note(f"agents do not type until you run: tmuxmcp resume {'--all' if options.all else names[0]}")
+    _audit(settings, options)
+    text = f"agents do not type until you run: tmuxmcp resume {'--all' if options.all else names[0]}"
+    output.tell(options.json, {"paused": names, "all": options.all}, text)
     return 0
 
 
@@ -128,7 +123,7 @@ def resume(options: argparse.Namespace) -> int:
     check_outside()
     settings = _settings(options)
     names = lease.resume(settings.state_dir, session_id(options))
-    _audit(settings, options, "resume")
+    _audit(settings, options)
     if options.json:
         output.write_json({"resumed": names, "all": options.all})
     if not names and not options.all:
@@ -148,13 +143,13 @@ def _settings(options: argparse.Namespace) -> Settings:
     return effective(options)[0]
 
 
-def _audit(settings: Settings, options: argparse.Namespace, tool: str) -> None:
+def _audit(settings: Settings, options: argparse.Namespace) -> None:
     """Write down what the person did that concerns agents; it is done, whether that works or not."""
     if settings.audit == "off":
         return
     from tmuxmcp.gate.audit import Audit
 
-    line = {"time": iso(time.time()), "tool": tool, "session_id": session_id(options), "via": "cli"}
+    line = {"time": iso(time.time()), "tool": options.verb, "session_id": session_id(options), "via": "cli"}
     try:
         Audit(settings.state_dir).write({**line, "all": options.all, "outcome": "ok"})
     except OSError as error:

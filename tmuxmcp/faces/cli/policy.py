@@ -140,11 +140,9 @@ def _answer(asked: Confirmations, options: argparse.Namespace) -> int:
             f"There is no question {question!r}; one is forgotten after ten minutes.",
             hint="`tmuxmcp policy pending` shows what waits.",
         )
-    done = "confirmed: the same call goes through once" if options.action == "confirm" else "declined"
-    if options.json:
-        output.write_json({"id": question, "granted": options.action == "confirm"})
-    else:
-        output.note(done)
+    granted = options.action == "confirm"
+    done = "confirmed: the same call goes through once" if granted else "declined"
+    output.tell(options.json, {"id": question, "granted": granted}, done)
     return 0
 
 

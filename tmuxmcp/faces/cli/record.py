@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,7 @@ from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.words import FilmFormat, RecordedAs
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
-from tmuxmcp.faces.cli.calling import CLI_CALLER, telling, with_broker
-from tmuxmcp.faces.cli.service import effective
+from tmuxmcp.faces.cli.calling import kept_session, telling, with_broker
 from tmuxmcp.machine.files import Files
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.past.exporting import FORMATS, Export, Exported, ExportOptions, free_path, percent
@@ -71,8 +69,7 @@ def export(options: argparse.Namespace) -> int:
     """`tmuxmcp export`."""
     if options.path == "-" and options.json:
         raise InvalidArgument("--json and --path - both want stdout.", hint="Leave one of them out.")
-    settings, _ = effective(options)
-    session = registry.find(settings.state_dir, session_id(options), CLI_CALLER)
+    session = kept_session(options)
     directory = session.directory
     wanted = WantedStretch(options.begin, options.until, options.command)
     bar = Bar()
@@ -125,27 +122,15 @@ def _tell(exported: Exported, path: str, options: argparse.Namespace) -> None:
         output.write(f"{path}: {exported.bytes:,} bytes, {exported.duration_ms / 1000:.1f} s\n")
 
 
-class Bar:
-    """A line on stderr that says how far it is; nothing where that is no terminal."""
+class Bar(output.StatusLine):
+    """How far an export is."""
 
     def __init__(self) -> None:
-        self._begun, self._shown = time.monotonic(), False
-        self._seen = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        super().__init__()
+        self._begun = time.monotonic()
 
     def show(self, done: int, whole: int) -> None:
-        """Show it, instead of what it showed before."""
-        if not self._seen or time.monotonic() - self._begun < NO_BAR_S:
-            return
-        self._shown = True
-        bar = ("#" * (percent(done, whole) * BAR_COLUMNS // 100)).ljust(BAR_COLUMNS)
-        line = f"[{bar}] {percent(done, whole):3} %  {done >> 20} of {whole >> 20} MiB"
-        self._write(f"\r{line[: os.get_terminal_size(2).columns - 1]}\x1b[K")
-
-    def erase(self) -> None:
-        """Leave the line as it was."""
-        if self._shown:
-            self._write("\r\x1b[K")
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        """Show how much of it is done."""
+        if time.monotonic() - self._begun >= NO_BAR_S:
+            bar = ("#" * (percent(done, whole) * BAR_COLUMNS // 100)).ljust(BAR_COLUMNS)
+            self.show_text(f"[{bar}] {percent(done, whole):3} %  {done >> 20} of {whole >> 20} MiB")

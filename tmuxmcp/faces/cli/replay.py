@@ -19,11 +19,9 @@ from tmuxmcp.contract.errors import FileMissing, InvalidArgument, ResourceLimit,
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
-from tmuxmcp.faces.cli.calling import CLI_CALLER
-from tmuxmcp.faces.cli.service import effective
+from tmuxmcp.faces.cli.calling import kept_session
 from tmuxmcp.faces.cli.stage import Stage
 from tmuxmcp.record.past.recordings import RecordedSession, WantedStretch
-from tmuxmcp.sessions import registry
 from tmuxmcp.terminal.emulator.capture import clip
 from tmuxmcp.terminal.emulator.redraw import ansi_row
 from tmuxmcp.terminal.film import formats
@@ -79,7 +77,7 @@ def _source(options: argparse.Namespace) -> Source:
     if os.sep in name or name.endswith(".cast"):
         return _of_file(name, options)
     try:
-        return _of_session(name, options)
+        return _of_session(options)
     except SessionNotFound:
         if name and os.path.isfile(name):
             return _of_file(name, options)
@@ -91,9 +89,8 @@ def _player(options: argparse.Namespace, film: Film, marks: Iterable[FilmEvent] 
     return Player(film, options.speed or 1.0, idle_limit_ms, marks)
 
 
-def _of_session(name: str, options: argparse.Namespace) -> Source:
-    settings, _ = effective(options)
-    recorded = RecordedSession(registry.find(settings.state_dir, name, CLI_CALLER).directory)
+def _of_session(options: argparse.Namespace) -> Source:
+    recorded = RecordedSession(kept_session(options).directory)
     stretch = recorded.stretch(WantedStretch())
     happened = recorded.moments(stretch, lambda start, end: ())
     player = _player(options, recorded.film(stretch), happened)

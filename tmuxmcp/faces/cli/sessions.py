@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
 import sys
 import time
 from functools import partial
@@ -224,12 +223,9 @@ async def _attach(broker: Broker, options: argparse.Namespace) -> int:
             f"Session {facts.session_id} is lost: its pane is gone.",
             hint="Somebody killed it, or the tmux server. Its log can still be read.",
         )
-    words = shlex.split(facts.attach_command)[1:]
-    if options.take:
-        words.remove("-r")
-        if not options.json and sys.stdin.isatty():  # else tmux says why it does not attach
-            await broker.take(facts.session_id, "attach", os.getpid(), os.ttyname(0))
-    options.argv = [shutil.which(broker.tmux_binary) or broker.tmux_binary, *words]
+    if options.take and not options.json and sys.stdin.isatty():  # else tmux says why it does not attach
+        await broker.take(facts.session_id, "attach", os.getpid(), os.ttyname(0))
+    options.argv = attached.command(broker, facts.attach_command, types=options.take)
     if options.json:
         output.write_json({"session_id": facts.session_id, "argv": options.argv})
     return 0

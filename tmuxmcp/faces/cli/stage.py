@@ -137,6 +137,13 @@ class Stage:
         text.append(f"\x1b[{cursor[0] + 1};{cursor[1] + 1}H\x1b[?25h" if cursor and visible else "\x1b[?25l")
         self._write("".join(text))
 
+    def paint_above(self, bar: str, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
+        """As `paint`, with a bar in the last line, where there is more than one."""
+        cols, lines = self.size
+        if lines > 1:
+            rows = [*rows, *[""] * (lines - 1 - len(rows)), f"\x1b[7m{bar[:cols].ljust(cols)}"]
+        self.paint(rows, cursor)
+
     async def wait(self, seconds: float, *others: Callable[[], Awaitable[object]]) -> None:
         """Wait for the time, one of the others, a key, another size or the end, whatever is first."""
         if self._keys or self.left.is_set():

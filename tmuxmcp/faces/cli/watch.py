@@ -112,8 +112,7 @@ def _paint(stage: Stage, view: SessionView) -> None:
     top = max(min(cursor.row - height + 1, view.result.rows - height), 0) if cursor else 0
     shown = rows[top : top + height]
     place = (cursor.row - top, cursor.col) if cursor and cursor.visible else None
-    bar = f" {view.facts}  q ends"[:cols].ljust(cols)
-    stage.paint([*shown, *[""] * (height - len(shown)), f"\x1b[7m{bar}"] if lines > 1 else shown, place)
+    stage.paint_above(f" {view.facts}  q ends", shown, place)
 
 
 async def _watch_plain(broker: Broker, options: argparse.Namespace) -> int:
@@ -150,8 +149,7 @@ async def _list_live(broker: AnyBroker, options: argparse.Namespace) -> int:
             waiting = sum(not each.granted for each in Confirmations(state_dir).all())
             asked = f"  {waiting} wait for your answer: tmuxmcp policy pending" * bool(waiting)
             asked += f"  no answer: {', '.join(found.missing)}" if found.missing else ""
-            bar = f" {found.count} sessions{asked}  {time.strftime('%H:%M:%S')}  q ends"[:cols].ljust(cols)
-            stage.paint([*rows, *[""] * (lines - len(rows) - 1), f"\x1b[7m{bar}"])
+            stage.paint_above(f" {found.count} sessions{asked}  {time.strftime('%H:%M:%S')}  q ends", rows)
             await stage.wait(TABLE_EVERY_S)
     return stage.status
 
@@ -230,8 +228,7 @@ def _paint_panels(stage: Stage, panels: Sequence[Panel]) -> None:
     place = grid(len(panels), cols, lines - 1 if lines > 1 else 1)
     rows = joined_rows([panel.rows((place.cols, place.rows)) for panel in panels], place)
     hidden = max(len(panels) - place.places, 0)
-    bar = f" {len(panels)} sessions{f', {hidden} of them do not fit' * bool(hidden)}  q ends"[:cols].ljust(cols)
-    stage.paint([*rows, *[""] * (lines - 1 - len(rows)), f"\x1b[7m{bar}"] if lines > 1 else rows)
+    stage.paint_above(f" {len(panels)} sessions{f', {hidden} of them do not fit' * bool(hidden)}  q ends", rows)
 
 
 async def once(broker: Broker, options: argparse.Namespace, names: Sequence[str]) -> int:
