@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.words import fish_quoted
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import VERBS, Parser
 from tmuxmcp.machine.ownfiles import read_toml
@@ -337,7 +338,7 @@ def _fish(verbs: list[Verb]) -> str:
         "complete -c tmuxmcp -n __fish_use_subcommand -l version -d 'print the version'",
     ]
     for verb in verbs:
-        lines.append(f"complete -c tmuxmcp -n __fish_use_subcommand -a {verb.name} -d {_fish_quoted(verb.text)}")
+        lines.append(f"complete -c tmuxmcp -n __fish_use_subcommand -a {verb.name} -d {fish_quoted(verb.text)}")
         here = f"complete -c tmuxmcp -n '__fish_seen_subcommand_from {verb.name}'"
         if verb.first:
             lines.append(f"{here} {_fish_follows(verb.first).removeprefix('-x ')}")
@@ -345,13 +346,9 @@ def _fish(verbs: list[Verb]) -> str:
             for name in flag.names:
                 spelled = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
                 follows = f" {_fish_follows(flag.follows)}" if flag.follows else ""
-                lines.append(f"{here} {spelled}{follows} -d {_fish_quoted(flag.text)}")
+                lines.append(f"{here} {spelled}{follows} -d {fish_quoted(flag.text)}")
     return "\n".join(lines) + "\n"
 
 
 def _fish_follows(what: str) -> str:
-    return FISH_COMPLETERS.get(what) or f"-x -a {_fish_quoted(what)}"
-
-
-def _fish_quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return FISH_COMPLETERS.get(what) or f"-x -a {fish_quoted(what)}"
