@@ -60,7 +60,7 @@ def page() -> Iterator[browser.Page]:
 
 
 def drawn(page: browser.Page, frame: Frame) -> Image.Image:
-    width, height = svg_size(frame.snapshot)
+    width, height = svg_size(frame.snapshot.cols, frame.snapshot.rows)
     return Image.open(io.BytesIO(page.picture(width, height))).convert("RGB")
 
 

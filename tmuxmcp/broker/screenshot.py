@@ -106,7 +106,7 @@ def draw(snapshot: Snapshot, format: PictureFormat) -> Picture:
         data, width, height = _png(snapshot)
         return Picture(format, data, cols, rows, width, height)
     if format == "svg":
-        return Picture(format, markup.svg(snapshot).encode(), cols, rows, *markup.svg_size(snapshot))
+        return Picture(format, markup.svg(snapshot).encode(), cols, rows, *markup.svg_size(cols, rows))
     return Picture(format, markup.html(snapshot).encode(), cols, rows, None, None)
 
 

@@ -272,9 +272,7 @@ def _after_drawing(session: Session, ran: RunOutcome, begun: int, max_bytes: int
     for data in session.log.pieces(begun, ran.end):
         replay.feed(data)
     rows = [row.rstrip() for row in replay.snapshot().text_rows()]
-    while rows and not rows[-1]:
-        rows.pop()
-    text, sanitized = sanitize("\n".join(rows))
+    text, sanitized = sanitize("\n".join(rows).rstrip("\n"))
     kept = text.encode("utf-8", "replace")[-max_bytes:].decode("utf-8", "ignore")
     omitted = byte_length(text) - byte_length(kept)
     drawn = Excerpt(kept, ran.end, omitted, sanitized, WAS_SHOWN)

@@ -58,6 +58,13 @@ RecordingStage = Literal["running", "stopped", "saved", "discarded", "failed"]
 
 FILM_FORMATS: tuple[str, ...] = get_args(FilmFormat)
 
+
+def fish_quoted(text: str) -> str:
+    """A text as one word of fish, which reads backslashes within quotes."""
+    text = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
 """What a name in a directory is."""
 

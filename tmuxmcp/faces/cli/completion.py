@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tmuxmcp.contract.errors import TmuxMcpError
+from tmuxmcp.contract.words import fish_quoted
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import VERBS
 from tmuxmcp.faces.cli.helptext import Argument
@@ -263,7 +264,7 @@ def _fish(verbs: Sequence[Completed]) -> str:
         "complete -c tmuxmcp -n __fish_use_subcommand -l version -d 'print the version'",
     ]
     for verb in verbs:
-        lines.append(f"complete -c tmuxmcp -n __fish_use_subcommand -a {verb.name} -d {_fish_quoted(verb.text)}")
+        lines.append(f"complete -c tmuxmcp -n __fish_use_subcommand -a {verb.name} -d {fish_quoted(verb.text)}")
         here = f"complete -c tmuxmcp -n '__fish_seen_subcommand_from {verb.name}'"
         if verb.first:
             lines.append(f"{here} {_fish_follows(verb.first).removeprefix('-x ')}")
@@ -272,13 +273,9 @@ def _fish(verbs: Sequence[Completed]) -> str:
             follows = f" {_fish_follows(offered)}" if offered else ""
             for name in option.names:
                 spelled = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
-                lines.append(f"{here} {spelled}{follows} -d {_fish_quoted(option.text)}")
+                lines.append(f"{here} {spelled}{follows} -d {fish_quoted(option.text)}")
     return "\n".join(lines) + "\n"
 
 
 def _fish_follows(what: str) -> str:
-    return FISH_COMPLETERS.get(what) or f"-x -a {_fish_quoted(what)}"
-
-
-def _fish_quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return FISH_COMPLETERS.get(what) or f"-x -a {fish_quoted(what)}"

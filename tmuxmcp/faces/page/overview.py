@@ -22,7 +22,7 @@ from tmuxmcp.broker.userinput import harmless
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.gate.confirmations import Confirmation
-from tmuxmcp.terminal.drawing.theme import BACKGROUND, FOREGROUND, Rgb, drawable, drawn_style
+from tmuxmcp.terminal.drawing.theme import BACKGROUND, FOREGROUND, drawable, drawn_style, hexadecimal
 from tmuxmcp.terminal.emulator.capture import LINK_INTRODUCER, clip, pieces
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Snapshot, Style, StyleRun, runs
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion
@@ -380,21 +380,17 @@ def _style(style: Style) -> Span:
     seen = drawn_style(style)
     found: Span = {}
     if seen.ink != FOREGROUND:
-        found["f"] = _hex(seen.ink)
+        found["f"] = hexadecimal(seen.ink)
     if seen.ground != BACKGROUND:
-        found["b"] = _hex(seen.ground)
+        found["b"] = hexadecimal(seen.ground)
     marks = {"b": style.bold, "i": style.italic, "s": style.strike, "o": style.overline, "k": style.blink}
     if attributes := "".join([letter for letter, has in marks.items() if has]):
         found["a"] = attributes
     if style.underline:
         found["u"] = style.underline
         if seen.line != seen.ink:
-            found["l"] = _hex(seen.line)
+            found["l"] = hexadecimal(seen.line)
     return found
-
-
-def _hex(colour: Rgb) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
 # ---- What waits for a person, as the page lists it. An agent's words are text ----------------------------------------

@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from tmuxmcp.terminal.drawing.theme import BACKGROUND, FOREGROUND, DrawnStyle, Rgb, drawable, drawn_style
+from tmuxmcp.terminal.drawing.theme import BACKGROUND, FOREGROUND, DrawnStyle, Rgb, drawable, drawn_style, hexadecimal
 from tmuxmcp.terminal.emulator.grid import SGR, restyled
 from tmuxmcp.terminal.film.film import Film
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cell, Cells, Cursor, Snapshot, Style, StyleRun, runs
@@ -21,9 +21,9 @@ FONT_FAMILIES = "'DejaVu Sans Mono', 'JetBrains Mono', Menlo, Consolas, 'Liberat
 UNDERLINE_DASHES = {"dotted": "1.5 1.5", "dashed": "4 2", "curly": "3 1"}
 
 
-def svg_size(snapshot: Snapshot) -> tuple[int, int]:
+def svg_size(cols: int, rows: int) -> tuple[int, int]:
     """Width and height of the SVG, in its own units."""
-    return snapshot.cols * CELL_WIDTH + 2 * SVG_MARGIN, snapshot.rows * CELL_HEIGHT + 2 * SVG_MARGIN
+    return cols * CELL_WIDTH + 2 * SVG_MARGIN, rows * CELL_HEIGHT + 2 * SVG_MARGIN
 
 
 def with_cursor(snapshot: Snapshot) -> tuple[Cells, ...]:
@@ -54,7 +54,7 @@ def under_cursor(row: Cells, cursor: Cursor) -> tuple[int, Cells]:
 
 def svg(snapshot: Snapshot) -> str:
     """Draw the screen as SVG: each word stands at the place of its cells, whatever font there is."""
-    parts = [svg_head(*svg_size(snapshot), snapshot.title)]
+    parts = [svg_head(*svg_size(snapshot.cols, snapshot.rows), snapshot.title)]
     for number, row in enumerate(with_cursor(snapshot)):
         parts += svg_row(row, SVG_MARGIN + number * CELL_HEIGHT)
     return "\n".join([*parts, "</svg>", ""])
@@ -67,13 +67,15 @@ def svg_head(width: int, height: int, title: str) -> str:
         f' role="img" font-family="{FONT_FAMILIES}" font-size="{SVG_FONT_SIZE}" direction="ltr"'
         f' unicode-bidi="bidi-override">\n'
         f"<title>{escape(drawable(title) or 'Terminal')}</title>\n"
-        f'<rect width="{width}" height="{height}" rx="6" fill="{_hex(BACKGROUND)}"/>'
+        f'<rect width="{width}" height="{height}" rx="6" fill="{hexadecimal(BACKGROUND)}"/>'
     )
 
 
 def svg_ground(cols: int) -> str:
     """The terminal's own ground under the first cells of a row."""
-    return f'<rect x="{SVG_MARGIN}" width="{cols * CELL_WIDTH}" height="{CELL_HEIGHT}" fill="{_hex(BACKGROUND)}"/>'
+    return (
+        f'<rect x="{SVG_MARGIN}" width="{cols * CELL_WIDTH}" height="{CELL_HEIGHT}" fill="{hexadecimal(BACKGROUND)}"/>'
+    )
 
 
 def svg_row(row: Cells, top: int) -> Iterator[str]:
@@ -86,13 +88,13 @@ def _svg_run(run: StyleRun, top: int, seen: DrawnStyle) -> Iterator[str]:
     left, width = _x(run.col), len(run.cells) * CELL_WIDTH
     if seen.ground != BACKGROUND:
         size = f'width="{width}" height="{CELL_HEIGHT}"'
-        yield f'<rect x="{left}" y="{top}" {size} fill="{_hex(seen.ground)}"/>'
+        yield f'<rect x="{left}" y="{top}" {size} fill="{hexadecimal(seen.ground)}"/>'
     for word in drawn_words(run):
         place = f'x="{_x(word.col)}" y="{top + BASELINE}" textLength="{word.cols * CELL_WIDTH}"'
-        attributes = f'lengthAdjust="spacingAndGlyphs" fill="{_hex(seen.ink)}"{_font(run.style)}'
+        attributes = f'lengthAdjust="spacingAndGlyphs" fill="{hexadecimal(seen.ink)}"{_font(run.style)}'
         yield f"<text {place} {attributes}>{escape(word.text)}</text>"
     for y, colour, dashes in _lines(run.style, seen):
-        stroke = f'stroke="{_hex(colour)}"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
+        stroke = f'stroke="{hexadecimal(colour)}"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
         yield f'<path d="M{left} {top + y:g}h{width}" {stroke}/>'
 
 
@@ -149,10 +151,6 @@ def _x(col: int) -> int:
     return SVG_MARGIN + col * CELL_WIDTH
 
 
-def _hex(colour: Rgb) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
-
-
 # ---- HTML --------------------------------------------------------------------------------------
 
 SVG_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -169,7 +167,7 @@ def html(snapshot: Snapshot) -> str:
 def _html_head(title: str, wrapping: str, *, size: str = "", cells: str = "") -> str:
     """What a page begins with; `size` and `cells`: further rules of the whole text, and of its cells."""
     rules = (
-        f"margin:0;padding:10px;{size}background:{_hex(BACKGROUND)};color:{_hex(FOREGROUND)};"
+        f"margin:0;padding:10px;{size}background:{hexadecimal(BACKGROUND)};color:{hexadecimal(FOREGROUND)};"
         f"font:14px/18px {FONT_FAMILIES};white-space:{wrapping};direction:ltr;unicode-bidi:bidi-override"
     )
     return (
@@ -195,8 +193,8 @@ def _html_cell(cell: Cell) -> str:
 
 def css(style: Style, seen: DrawnStyle) -> str:
     """The rules of a style, but for what is the page's own."""
-    rules = [f"color:{_hex(seen.ink)}"] if seen.ink != FOREGROUND else []
-    rules += [f"background:{_hex(seen.ground)}"] if seen.ground != BACKGROUND else []
+    rules = [f"color:{hexadecimal(seen.ink)}"] if seen.ink != FOREGROUND else []
+    rules += [f"background:{hexadecimal(seen.ground)}"] if seen.ground != BACKGROUND else []
     rules += ["font-weight:bold"] if style.bold else []
     rules += ["font-style:italic"] if style.italic else []
     lines = [
@@ -206,7 +204,7 @@ def css(style: Style, seen: DrawnStyle) -> str:
     ]
     if lines:
         kind = CSS_UNDERLINES.get(style.underline, "solid")
-        rules.append(f"text-decoration:{' '.join(lines)} {kind} {_hex(seen.line)}")
+        rules.append(f"text-decoration:{' '.join(lines)} {kind} {hexadecimal(seen.line)}")
     return ";".join(rules)
 
 

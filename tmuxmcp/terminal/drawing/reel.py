@@ -14,6 +14,7 @@ from tmuxmcp.terminal.drawing.markup import (
     svg_ground,
     svg_head,
     svg_row,
+    svg_size,
     under_cursor,
 )
 from tmuxmcp.terminal.film.film import Film
@@ -158,8 +159,7 @@ NO_DRAWING = "n"
 
 def moving_svg(reel: Reel) -> Iterator[str]:
     """Write a reel as SVG that plays for ever; where SVG does not move, its last frame is seen."""
-    width, height = reel.cols * CELL_WIDTH + 2 * SVG_MARGIN, reel.lines * CELL_HEIGHT + 2 * SVG_MARGIN
-    yield svg_head(width, height, reel.title) + f'\n<defs>\n<g id="{NO_DRAWING}"/>\n'
+    yield svg_head(*svg_size(reel.cols, reel.lines), reel.title) + f'\n<defs>\n<g id="{NO_DRAWING}"/>\n'
     ids = {NO_ROW: NO_DRAWING}
     for number, row in reel.rows.items():
         if number != NO_ROW:

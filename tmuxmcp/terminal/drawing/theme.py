@@ -44,6 +44,11 @@ def _level(step: int) -> int:
     return 55 + step * 40 if step else 0
 
 
+def hexadecimal(colour: Rgb) -> str:
+    """A colour as SVG and CSS write it."""
+    return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
 @dataclass(frozen=True)
 class DrawnStyle:
     """A style as it is drawn."""

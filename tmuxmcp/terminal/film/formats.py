@@ -18,6 +18,7 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
+from tmuxmcp.contract.words import fish_quoted
 from tmuxmcp.terminal.emulator.redraw import redraw
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
@@ -402,5 +403,5 @@ def _cd(shell: str, path: str) -> str:
     if not all(map(_is_plain, path)):
         return "\n".join(_comment(f"cd to a directory whose name cannot be shown: {path}"))
     if shell == "fish":
-        return "cd '" + path.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return f"cd {fish_quoted(path)}"
     return f"cd {shlex.quote(path)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from tmuxmcp.contract.words import fish_quoted
 from tmuxmcp.machine.launch.shells.record import BARE_PROMPT, FUNCTION_KEY, START_UP, Integration, Shell, options
 
 _WITH_VALUE = ("-C", "--init-command", "-d", "--debug", "-o", "--debug-output", "-f", "--features", "--profile")
@@ -25,7 +26,7 @@ def _integrate(args: Sequence[str], environment: Mapping[str, str]) -> Integrati
             next(words, "")
         elif not _is_interactive(word):
             return None
-    file = _quoted(str(START_UP / "marks.fish"))
+    file = fish_quoted(str(START_UP / "marks.fish"))
     return Integration([*args, "--init-command", f"source {file}"], {}, True)
 
 
@@ -38,13 +39,8 @@ def _is_interactive(word: str) -> bool:
     return word[:2] in _WITH_VALUE or not set(word) & set("cnvh")
 
 
-def _quoted(path: str) -> str:
-    path = path.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{path}'"
-
-
 def _reads_from(command: bytes, path: str) -> bytes:
-    return b"begin\n%b\nend < %b" % (command, os.fsencode(_quoted(path)))
+    return b"begin\n%b\nend < %b" % (command, os.fsencode(fish_quoted(path)))
 
 
 FISH = Shell(
