@@ -110,12 +110,9 @@ def stat(path: str) -> Stat:
     """State and relations of a process or thread."""
     words = stat_words(path)
     numbers = (int(words[1]), int(words[2]), int(words[3]), int(words[5]), int(words[17]))
-    return Stat(words[0].decode(), *numbers, int(words[19]) / TICKS_A_SECOND, _device(int(words[4])))
-
-
-def _device(number: int) -> int:
-    """The kernel's form of a device number, as stat(2) gives it."""
-    return os.makedev((number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)) if number else 0
+    tty = int(words[4])  # as the kernel forms it; os.makedev gives the form of stat(2)
+    terminal = os.makedev((tty >> 8) & 0xFFF, (tty & 0xFF) | ((tty >> 12) & 0xFFF00)) if tty else 0
+    return Stat(words[0].decode(), *numbers, int(words[19]) / TICKS_A_SECOND, terminal)
 
 
 def all_stats() -> Iterator[tuple[int, Stat]]:

@@ -18,7 +18,6 @@ from typing import Literal, overload
 
 from tmuxmcp.contract.errors import IoError
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.machine.ownfiles import closing
 
 Party = Literal["broker", "launcher", "step", "sink", "shell"]
 """Who writes or reads: any broker, the scripts `launcher.sh`, `step.py` and `sink.sh`, what runs in the session."""
@@ -308,8 +307,11 @@ def open_directory(place: Path) -> Iterator[int]:
     Raises:
         OSError: it cannot be opened, or is a link.
     """
-    with closing(os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as fd:
+    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
         yield fd
+    finally:
+        os.close(fd)
 
 
 def directories(state_dir: Path, holding: SessionFile) -> Iterator[SessionDirectory]:

@@ -14,7 +14,7 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import count, takewhile
 from typing import NamedTuple
 
@@ -515,7 +515,10 @@ def _guard(pane_id: str, session_id: str, commands: Sequence[bytes], *, alive: b
 
 def all_of(*conditions: str) -> str:
     """A tmux format that holds while all of these hold; an empty one asks for nothing."""
-    return reduce(lambda one, other: f"#{{&&:{one},{other}}}", filter(None, conditions))
+    test, *others = filter(None, conditions)
+    for each in others:
+        test = f"#{{&&:{test},{each}}}"
+    return test
 
 
 def _behind_guard(printed: list[str] | None) -> list[str] | None:
