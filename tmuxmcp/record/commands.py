@@ -250,36 +250,30 @@ class GivenCommand:
     """The file of one command."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @property
-    def path(self) -> Path:
-        """Where it is."""
-        return self._path
+        self.path = path
 
     @property
     def waits(self) -> bool:
         """The shell has not read it; false as well where that cannot be told."""
-        with suppress(OSError), open_directory(self._path.parent) as place:
-            return os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size > 0
+        with suppress(OSError), open_directory(self.path.parent) as place:
+            return os.stat(self.path.name, dir_fd=place, follow_symlinks=False).st_size > 0
         return False
 
     def take_back(self) -> None:
         """Remove it; a shell that comes for it later finds nothing, and says so."""
-        with suppress(OSError), open_directory(self._path.parent) as place:
-            os.unlink(self._path.name, dir_fd=place)
+        _remove(self.path)
 
     def tidy(self) -> None:
         """Keep it for the next command if the shell has read it, and so emptied it."""
-        with suppress(OSError), open_directory(self._path.parent) as place:
-            if os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size == 0:
-                os.rename(self._path.name, SPARE_NAME, src_dir_fd=place, dst_dir_fd=place)
+        with suppress(OSError), open_directory(self.path.parent) as place:
+            if os.stat(self.path.name, dir_fd=place, follow_symlinks=False).st_size == 0:
+                os.rename(self.path.name, SPARE_NAME, src_dir_fd=place, dst_dir_fd=place)
 
     def take_back_earlier(self) -> None:
         """Remove what earlier calls left: nobody waits for those commands any more."""
-        with suppress(OSError), open_directory(self._path.parent) as place:
+        with suppress(OSError), open_directory(self.path.parent) as place:
             for name in os.listdir(place):
-                if name not in (self._path.name, SPARE_NAME):
+                if name not in (self.path.name, SPARE_NAME):
                     os.unlink(name, dir_fd=place)
 
 
@@ -308,13 +302,21 @@ def _file(name: str, place: int) -> int:
     Raises:
         OSError
     """
-    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(OSError):
         if _is_empty_file(os.stat(SPARE_NAME, dir_fd=place, follow_symlinks=False)):
             os.rename(SPARE_NAME, name, src_dir_fd=place, dst_dir_fd=place)
             # One that a pipe was put in place of just now is not waited for.
-            return os.open(name, flags | os.O_NONBLOCK, dir_fd=place)
-    return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place)
+            return os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=place)
+    return _new_file(name, place)
+
+
+def _new_file(name: str, place: int) -> int:
+    return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError), open_directory(path.parent) as place:
+        os.unlink(path.name, dir_fd=place)
 
 
 def _is_empty_file(state: os.stat_result) -> bool:
@@ -355,8 +357,8 @@ class Stdin:
         self._there = True
         try:
             place.mkdir(mode=0o700, exist_ok=True)
-            with open_directory(place) as fd:
-                _write(self.path.name, fd, data)
+            with open_directory(place) as fd, open(_new_file(self.path.name, fd), "wb") as file:
+                file.write(data)
         except OSError as error:
             raise IoError(f"stdin cannot be handed over: {self.path} cannot be written: {error.strerror}.") from error
 
@@ -368,8 +370,7 @@ class Stdin:
     def remove(self) -> None:
         """Remove it: nobody opens it any more."""
         self._there = False
-        with suppress(OSError), open_directory(self.path.parent) as fd:
-            os.unlink(self.path.name, dir_fd=fd)
+        _remove(self.path)
 
 
 def remove_left(directory: SessionDirectory, number: int | None = None) -> None:
@@ -390,12 +391,6 @@ def _is_left(name: str, place: int, number: int) -> bool:
     its = name.partition("-")[0]
     earlier = not its.isdecimal() or int(its) < number
     return earlier and time.time() - os.stat(name, dir_fd=place, follow_symlinks=False).st_mtime > LEFT_S
-
-
-def _write(name: str, place: int, data: bytes) -> None:
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, 0o600, dir_fd=place), "wb") as file:
-        file.write(data)
 
 
 def _has_open(pid: int, path: Path) -> bool:
