@@ -95,8 +95,8 @@ class TypedInput:
     """Number of the command that waited for this as its input; 0: no command was seen to."""
 
 
-ADDED_FIELDS = ("stdin", "caller", "lines", "read_by")
-"""Fields of an input that a line has only where they say something: versions before knew none of them."""
+OPTIONAL_FIELDS = ("job", "promise", "by", "stdin", "caller", "lines", "read_by")
+"""Fields of an input that a line has only where they say something: earlier versions knew none of them."""
 
 
 class CommandFile(Journal):
@@ -118,12 +118,10 @@ class CommandFile(Journal):
 
     def type(self, typed: TypedInput) -> bool:
         """Write down what is about to be typed; whether that was done: a failure is no reason to fail."""
-        named: dict[str, Any] = {"job": typed.job} if typed.job else {}
+        said = {each: value for each in OPTIONAL_FIELDS if (value := getattr(typed, each)) != getattr(TypedInput, each)}
         if typed.promise:
-            named["promise"] = vars(typed.promise)
-        named |= {} if typed.by == "agent" else {"by": typed.by}
-        named |= {name: value for name in ADDED_FIELDS if (value := getattr(typed, name)) != getattr(TypedInput, name)}
-        line = as_line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **named})
+            said["promise"] = vars(typed.promise)
+        line = as_line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **said})
         try:
             while not self._add(line, typed):
                 pass  # it went into a file that was given up just then
@@ -215,11 +213,12 @@ class CommandFile(Journal):
 
     def _take_line(self, values: dict[str, Any]) -> None:
         if "typed" in values:
-            promise = Promise(**values["promise"]) if "promise" in values else None
-            by: By = "person" if values.get("by") == "person" else "agent"
-            added = {name: values[name] for name in ADDED_FIELDS if name in values}
-            whole, job = bool(values["whole"]), values.get("job", "")
-            self.typed.append(TypedInput(int(values["typed"]), values["text"], whole, job, promise, by, **added))
+            said = {name: values[name] for name in OPTIONAL_FIELDS if name in values}
+            if "promise" in said:
+                said["promise"] = Promise(**said["promise"])
+            if said.get("by") != "person":  # nobody else is known to this version
+                said.pop("by", None)
+            self.typed.append(TypedInput(int(values["typed"]), values["text"], bool(values["whole"]), **said))
         elif "forgotten" in values:
             self._forget(int(values["forgotten"]), int(values["before"]))
             self._turn = int(values.get("turn", 0))
