@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, TmuxMcpError
 
@@ -255,17 +255,32 @@ def write_atomically(
         FileExistsError: it is there, and `new` is asked for.
         OSError: it could not be written; the old file is as it was.
     """
+    with replacing(path, new=new) as file:
+        file.write(text.encode())
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        if to_disk:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def replacing(path: Path, *, new: bool = False) -> Iterator[BinaryIO]:
+    """The file that takes a place when this ends; a failure leaves what is there.
+
+    Args:
+        new: nothing is there.
+
+    Raises:
+        FileExistsError: something is.
+        OSError
+    """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     # In a directory that others may write to, whoever guesses the name gains nothing: the file must be new.
     fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-            if mode is not None:
-                os.fchmod(fd, mode)
-            if to_disk:
-                file.flush()
-                os.fsync(fd)
+        with os.fdopen(fd, "wb") as file:
+            yield file
         if new:
             os.link(beside, path)
             os.unlink(beside)

@@ -95,8 +95,8 @@ class TypedInput:
     """Number of the command that waited for this as its input; 0: no command was seen to."""
 
 
-ADDED_FIELDS = ("stdin", "caller", "lines", "read_by")
-"""Fields of an input that a line has only where they say something: versions before knew none of them."""
+OPTIONAL_FIELDS = ("job", "promise", "by", "stdin", "caller", "lines", "read_by")
+"""Fields of an input that a line has only where they say something: earlier versions knew none of them."""
 
 
 class CommandFile(Journal):
@@ -118,12 +118,10 @@ class CommandFile(Journal):
 
     def type(self, typed: TypedInput) -> bool:
         """Write down what is about to be typed; whether that was done: a failure is no reason to fail."""
-        named: dict[str, Any] = {"job": typed.job} if typed.job else {}
+        said = {each: value for each in OPTIONAL_FIELDS if (value := getattr(typed, each)) != getattr(TypedInput, each)}
         if typed.promise:
-            named["promise"] = vars(typed.promise)
-        named |= {} if typed.by == "agent" else {"by": typed.by}
-        named |= {name: value for name in ADDED_FIELDS if (value := getattr(typed, name)) != getattr(TypedInput, name)}
-        line = as_line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **named})
+            said["promise"] = vars(typed.promise)
+        line = as_line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **said})
         try:
             while not self._add(line, typed):
                 pass  # it went into a file that was given up just then
@@ -215,11 +213,12 @@ class CommandFile(Journal):
 
     def _take_line(self, values: dict[str, Any]) -> None:
         if "typed" in values:
-            promise = Promise(**values["promise"]) if "promise" in values else None
-            by: By = "person" if values.get("by") == "person" else "agent"
-            added = {name: values[name] for name in ADDED_FIELDS if name in values}
-            whole, job = bool(values["whole"]), values.get("job", "")
-            self.typed.append(TypedInput(int(values["typed"]), values["text"], whole, job, promise, by, **added))
+            said = {name: values[name] for name in OPTIONAL_FIELDS if name in values}
+            if "promise" in said:
+                said["promise"] = Promise(**said["promise"])
+            if said.get("by") != "person":  # nobody else is known to this version
+                said.pop("by", None)
+            self.typed.append(TypedInput(int(values["typed"]), values["text"], bool(values["whole"]), **said))
         elif "forgotten" in values:
             self._forget(int(values["forgotten"]), int(values["before"]))
             self._turn = int(values.get("turn", 0))
@@ -250,36 +249,30 @@ class GivenCommand:
     """The file of one command."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @property
-    def path(self) -> Path:
-        """Where it is."""
-        return self._path
+        self.path = path
 
     @property
     def waits(self) -> bool:
         """The shell has not read it; false as well where that cannot be told."""
-        with suppress(OSError), open_directory(self._path.parent) as place:
-            return os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size > 0
+        with suppress(OSError), open_directory(self.path.parent) as place:
+            return os.stat(self.path.name, dir_fd=place, follow_symlinks=False).st_size > 0
         return False
 
     def take_back(self) -> None:
         """Remove it; a shell that comes for it later finds nothing, and says so."""
-        with suppress(OSError), open_directory(self._path.parent) as place:
-            os.unlink(self._path.name, dir_fd=place)
+        _remove(self.path)
 
     def tidy(self) -> None:
         """Keep it for the next command if the shell has read it, and so emptied it."""
-        with suppress(OSError), open_directory(self._path.parent) as place:
-            if os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size == 0:
-                os.rename(self._path.name, SPARE_NAME, src_dir_fd=place, dst_dir_fd=place)
+        with suppress(OSError), open_directory(self.path.parent) as place:
+            if os.stat(self.path.name, dir_fd=place, follow_symlinks=False).st_size == 0:
+                os.rename(self.path.name, SPARE_NAME, src_dir_fd=place, dst_dir_fd=place)
 
     def take_back_earlier(self) -> None:
         """Remove what earlier calls left: nobody waits for those commands any more."""
-        with suppress(OSError), open_directory(self._path.parent) as place:
+        with suppress(OSError), open_directory(self.path.parent) as place:
             for name in os.listdir(place):
-                if name not in (self._path.name, SPARE_NAME):
+                if name not in (self.path.name, SPARE_NAME):
                     os.unlink(name, dir_fd=place)
 
 
@@ -308,13 +301,21 @@ def _file(name: str, place: int) -> int:
     Raises:
         OSError
     """
-    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(OSError):
         if _is_empty_file(os.stat(SPARE_NAME, dir_fd=place, follow_symlinks=False)):
             os.rename(SPARE_NAME, name, src_dir_fd=place, dst_dir_fd=place)
             # One that a pipe was put in place of just now is not waited for.
-            return os.open(name, flags | os.O_NONBLOCK, dir_fd=place)
-    return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place)
+            return os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=place)
+    return _new_file(name, place)
+
+
+def _new_file(name: str, place: int) -> int:
+    return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError), open_directory(path.parent) as place:
+        os.unlink(path.name, dir_fd=place)
 
 
 def _is_empty_file(state: os.stat_result) -> bool:
@@ -355,8 +356,8 @@ class Stdin:
         self._there = True
         try:
             place.mkdir(mode=0o700, exist_ok=True)
-            with open_directory(place) as fd:
-                _write(self.path.name, fd, data)
+            with open_directory(place) as fd, open(_new_file(self.path.name, fd), "wb") as file:
+                file.write(data)
         except OSError as error:
             raise IoError(f"stdin cannot be handed over: {self.path} cannot be written: {error.strerror}.") from error
 
@@ -368,8 +369,7 @@ class Stdin:
     def remove(self) -> None:
         """Remove it: nobody opens it any more."""
         self._there = False
-        with suppress(OSError), open_directory(self.path.parent) as fd:
-            os.unlink(self.path.name, dir_fd=fd)
+        _remove(self.path)
 
 
 def remove_left(directory: SessionDirectory, number: int | None = None) -> None:
@@ -390,12 +390,6 @@ def _is_left(name: str, place: int, number: int) -> bool:
     its = name.partition("-")[0]
     earlier = not its.isdecimal() or int(its) < number
     return earlier and time.time() - os.stat(name, dir_fd=place, follow_symlinks=False).st_mtime > LEFT_S
-
-
-def _write(name: str, place: int, data: bytes) -> None:
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, 0o600, dir_fd=place), "wb") as file:
-        file.write(data)
 
 
 def _has_open(pid: int, path: Path) -> bool:

@@ -38,11 +38,6 @@ class SessionFile:
     attribute: str = field(default="", init=False, compare=False)
     """Its name here."""
 
-    @property
-    def mode(self) -> int:
-        """Its permissions."""
-        return 0o700 if self.is_directory else 0o600
-
     def __set_name__(self, _: type, attribute: str) -> None:
         object.__setattr__(self, "attribute", attribute)
 

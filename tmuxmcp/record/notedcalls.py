@@ -25,6 +25,7 @@ from tmuxmcp.contract.errors import IoError, ResourceLimit
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import closing, make_directory, open_file, read_bytes
+from tmuxmcp.record.documents import as_line, values_in
 
 NOTED_CALL_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
 
@@ -236,7 +237,7 @@ def _append(fd: int, *lines: Mapping[str, Any]) -> None:
     """Append lines behind the last whole one, on the disk."""
     size = os.fstat(fd).st_size
     torn = size and os.pread(fd, 1, size - 1) != b"\n"  # a full disk cut it short
-    data = (b"\n" if torn else b"") + b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    data = (b"\n" if torn else b"") + b"".join(map(as_line, lines))
     if os.write(fd, data) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(fd)
@@ -252,13 +253,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         data = read_bytes(path, MOST_DONE_BYTES)
     except FileNotFoundError:
         return []
-    found = []
-    for line in data[: data.rfind(b"\n") + 1].splitlines():
-        with suppress(ValueError, RecursionError):
-            values = json.loads(line)
-            if isinstance(values, dict):
-                found.append(values)
-    return found
+    return [*values_in(data[: data.rfind(b"\n") + 1])]
 
 
 def _parse(lines: list[dict[str, Any]]) -> NotedCall | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import struct
 import zlib
 from collections import OrderedDict
@@ -23,7 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.locks import take
-from tmuxmcp.machine.ownfiles import closing, open_file
+from tmuxmcp.machine.ownfiles import closing, open_file, replacing
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.snapshot import Doubt, Snapshot, from_data, to_data
@@ -173,20 +172,12 @@ class Checkpoints:
         return _joined([*before[-1:], *(each for each in ordered if each.offset >= head)])
 
     def _write(self, fd: int, kept: list[ScreenRecord], more: bytes) -> None:
-        beside = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.new")
-        new = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(new, "wb") as file:
-                file.write(FILE_BEGINS)
-                for each in kept:
-                    value = os.pread(fd, each.size, each.position)
-                    file.write(_encoded_record(each.kind, each.offset, value, each.cost_ms, each.happened))
-                file.write(more)
-            os.replace(beside, self._path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(beside)
-            raise
+        with replacing(self._path) as file:
+            file.write(FILE_BEGINS)
+            for each in kept:
+                value = os.pread(fd, each.size, each.position)
+                file.write(_encoded_record(each.kind, each.offset, value, each.cost_ms, each.happened))
+            file.write(more)
 
     @contextmanager
     def _locked_file(self) -> Iterator[int]:
