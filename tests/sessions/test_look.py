@@ -47,7 +47,7 @@ def test_what_the_marks_say_is_read_from_a_scan() -> None:
 def test_a_session_itself_does_not_say_what_it_does() -> None:
     judged = {"mode", "ready", "waiting", "secret", "at_prompt", "at_editor", "foreground", "cwd", "shell", "last_text"}
     judged |= {"relays", "terminal"}
-    assert judged <= {*dir(Look), *Scan.__dataclass_fields__}
+    assert judged <= {*dir(Look), *Look.__dataclass_fields__}
     assert not judged & set(dir(Session))
 
 

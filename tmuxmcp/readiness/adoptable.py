@@ -141,7 +141,7 @@ async def may_adopt(session: Session, look: Look) -> Adoptable | NotAdopted:
         return NotAdopted(f"`{front.title}` waits for input, and not at its prompt", ANSWER_OR_END)
     line = await panes.line_of_cursor(session.tmux, session.live())
     now = None if line is None else _learnt_now(front, line)
-    if line is None or now is None or now.read != read or not _is_still(front, await session.look()):
+    if line is None or now is None or now.read != read or shell_in_front(await session.look()) != front:
         return NotAdopted(f"`{front.title}` does something at this moment", RETRY_ADOPTING_HINT)
     why = _unknown(front, line, now)
     if why:
@@ -245,11 +245,6 @@ async def learn_prompt(session: Session, look: Look) -> None:
     now = None if line is None else _learnt_now(front, line)
     if line and now and not _unknown(front, line, now):
         await _keep(session, line, now)
-
-
-def _is_still(front: Front, look: Look) -> bool:
-    """Whether the same shell still waits in the same way."""
-    return shell_in_front(look) == front
 
 
 def _learnt_now(front: Front, line: LineOfCursor) -> _KnownShell | None:

@@ -101,12 +101,8 @@ class Creation:
         Raises:
             TimedOut: another broker does not come to an end.
         """
-        async with self._turn, self._other_brokers_wait():
-            yield
-
-    @asynccontextmanager
-    async def _other_brokers_wait(self) -> AsyncIterator[None]:
-        async with locks.lock_within(making_lock(self.registry.state_dir), patience_s=CREATION_LOCK_S) as held:
+        others = locks.lock_within(making_lock(self.registry.state_dir), patience_s=CREATION_LOCK_S)
+        async with self._turn, others as held:
             if not held:
                 raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             yield

@@ -5,6 +5,8 @@ judgement needs is read in one go, in the order in which each part covers the on
 pane, then the kernel's word on the terminal, then the log to its end with every mark in it. What the kernel saw
 waiting had been printed before; what had ended has no more to print.
 
+What few judgements ask for is found out when the first of them does, and stands from then on as all the rest.
+
 This module alone asks `DeepWitness`. It types nothing, and asks our tmux nothing.
 """
 

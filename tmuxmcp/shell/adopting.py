@@ -166,7 +166,7 @@ async def _adopt(session: Session, pane: Pane, look: Look, condition: str) -> No
         look.size,
         AdoptionStage.ASKED,
         where="remote",
-        carrier=_foreground(look),
+        carrier=look.facts.foreground if look.facts else None,
         pid=_waits(look),
         host=_host(look),
     )
@@ -321,10 +321,6 @@ def _host(look: Look) -> str | None:
     """The machine behind the session's ssh, unless another ssh may lead on from there."""
     there = look.level.number == 0 or (look.far is not None and not look.verdict.hidden)
     return look.host or None if there else None
-
-
-def _foreground(look: Look) -> int | None:
-    return look.facts.foreground if look.facts else None
 
 
 def _waits(look: Look) -> int | None:
