@@ -149,7 +149,7 @@ def _rule(right: int, path: str, same: Identity | None) -> tuple[str, str]:
 
 def around(top: str, holes: Sequence[str]) -> Iterator[str]:
     """The paths that together are all beneath `top` but the holes; directories above a hole are not among them."""
-    inside = [hole for hole in holes if _beneath(hole, top)]
+    inside = [hole for hole in holes if Path(hole).is_relative_to(top)]
     if not inside:
         yield top
         return
@@ -162,7 +162,3 @@ def around(top: str, holes: Sequence[str]) -> Iterator[str]:
     for entry in entries:
         if not entry.is_symlink():  # a rule for one would be a rule for where it leads
             yield from around(entry.path, inside)
-
-
-def _beneath(path: str, top: str) -> bool:
-    return Path(path).is_relative_to(top)

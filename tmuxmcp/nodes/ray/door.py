@@ -328,21 +328,14 @@ class _Visit:
         self._came, self._taken = asyncio.Event(), asyncio.Event()
         self._body: bytes | None = json.dumps(asked).encode()
         self._timer: asyncio.TimerHandle | None = None
-        path = f"/page/{name}"
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._body))]
         scope: dict[str, Any] = {
             "type": "http",
-            "method": "POST",
-            "path": path,
-            "raw_path": path.encode(),
-            "headers": headers,
-        }
-        scope |= {
-            "http_version": "1.1",
-            "scheme": "http",
-            "query_string": b"",
-            "root_path": "",
             "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "path": f"/page/{name}",
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._body))],
         }
         # The loop is Ray's, which knows no task group around all calls.
         self._task = asyncio.create_task(self._run(app, scope))  # noqa: TID251
