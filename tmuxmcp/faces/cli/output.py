@@ -13,8 +13,6 @@ from tmuxmcp.contract.errors import Internal, IoError, TmuxMcpError
 from tmuxmcp.faces.cli.arguments import verb_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tmuxmcp.contract.results import Result
 
 OURS_IN_RUN = 125
