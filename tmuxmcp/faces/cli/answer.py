@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from tmuxmcp.broker.answering import InClient, WaitingRequest
 from tmuxmcp.broker.userinput import harmless
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, PermissionDenied, TmuxMcpError
@@ -22,7 +23,6 @@ from tmuxmcp.faces.cli.people import check_person, show, show_question
 from tmuxmcp.machine.ourselves import in_a_session
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.answering import InClient, WaitingRequest
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.gate.confirmations import Confirmation
 
@@ -241,8 +241,6 @@ async def _popup_answer(broker: Broker, options: argparse.Namespace) -> int:
 
 async def _until_over(here: InClient, what: WaitingRequest | Confirmation) -> None:
     """Let the person answer, until it is settled elsewhere."""
-    from tmuxmcp.broker.answering import WaitingRequest
-
     elsewhere: Callable[[], Awaitable[object]]
     if isinstance(what, WaitingRequest):
         show(what)

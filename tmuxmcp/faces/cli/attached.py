@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import (
     InvalidArgument,
     PermissionDenied,
@@ -295,8 +297,6 @@ def run(options: argparse.Namespace, words: Sequence[str]) -> int:
 async def _way_to_session(options: argparse.Namespace, named: str) -> tuple[str, str, str]:
     """The session's whole id, where ssh finds its machine, and the command that attaches there."""
     from tmuxmcp.app import open_fleet, setup_logging
-    from tmuxmcp.contract import requests as q
-    from tmuxmcp.contract.call import Call
 
     settings = effective(options)[0]
     setup_logging("warning", settings.log_format)

@@ -18,13 +18,17 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from tmuxmcp.app import open_broker, open_door, open_fleet, setup_logging
+from tmuxmcp.config import VARIABLE_PREFIX, Settings
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NodeUnreachable
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.calling import CLI_CALLER
 from tmuxmcp.faces.cli.service import effective
+from tmuxmcp.nodes import fleetfile
+from tmuxmcp.nodes.ids import check_node
+from tmuxmcp.nodes.ray import CONFIG_VARIABLE, cluster_of, need_ray, own
 
 if TYPE_CHECKING:
-    from tmuxmcp.config import Settings
     from tmuxmcp.nodes.fleet import Fleet
     from tmuxmcp.nodes.transport import Machine, Tombstone
 
@@ -56,9 +60,6 @@ class DoorOutcome:
 
 def up(options: argparse.Namespace) -> int:
     """Start the first machine, if it is named; have all machines have a door of this version."""
-    from tmuxmcp.nodes import fleetfile
-    from tmuxmcp.nodes.ray import cluster_of, need_ray, own
-
     settings = _settings(options)
     need_ray()
     if not options.node and (options.config or effective(options)[1]["state_dir"] == "flag"):
@@ -79,9 +80,6 @@ def up(options: argparse.Namespace) -> int:
 
 def join(options: argparse.Namespace) -> int:
     """Have this machine be one of the cluster that the setting names, and have a door."""
-    from tmuxmcp.nodes import fleetfile
-    from tmuxmcp.nodes.ray import cluster_of, need_ray, own
-
     settings = _settings(options)
     if not settings.fleet.startswith("ray://"):
         raise InvalidArgument("Which cluster?", hint="Give --fleet ray://HOST:PORT, the address of its head.")
@@ -100,8 +98,6 @@ def join(options: argparse.Namespace) -> int:
 
 def _stay(options: argparse.Namespace, settings: Settings, status: int) -> int:
     """With --block: stay until this machine has left the cluster, for a service manager, which then starts us again."""
-    from tmuxmcp.nodes.ray import own
-
     if not options.block:
         return status
     sys.stdout.flush()
@@ -115,8 +111,6 @@ def _check_free(settings: Settings) -> None:
     Raises:
         InvalidArgument: this machine is in a cluster that lives.
     """
-    from tmuxmcp.nodes.ray import own
-
     if own.head(settings.state_dir):
         hint = "`tmuxmcp fleet up` without NODE makes its doors."
         raise InvalidArgument("The head of a cluster runs here already.", hint=hint)
@@ -128,17 +122,20 @@ def _check_free(settings: Settings) -> None:
 
 def _answers(settings: Settings, address: str) -> bool:
     """Whether the head of a cluster answers."""
-    from tmuxmcp.nodes.ray.own import health_argv, start_env
-
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()  # Ray would try again and again
     except (OSError, ValueError):
         return False
-    env = start_env(os.environ, settings.fleet_secret)
+    env = own.start_env(os.environ, settings.fleet_secret)
     try:
         done = subprocess.run(
-            health_argv(address), env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=HEAD_S, check=False
+            own.health_argv(address),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=HEAD_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return False
@@ -146,8 +143,6 @@ def _answers(settings: Settings, address: str) -> bool:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    from tmuxmcp.app import setup_logging
-
     settings, _ = effective(options)
     setup_logging("warning")
     if settings.fleet not in ("off", "auto") and not settings.fleet.startswith("ray://"):
@@ -164,19 +159,15 @@ def _start(options: argparse.Namespace, settings: Settings, address: str) -> Non
         InvalidArgument: names or labels are wrong.
         IoError: Ray does not start.
     """
-    from tmuxmcp.app import open_broker
-    from tmuxmcp.nodes.ids import check_node
-    from tmuxmcp.nodes.ray import own
-    from tmuxmcp.nodes.ray.own import last_cluster, start_argv, start_env
 
     async def start_tmux() -> None:
         async with open_broker(settings):
             pass
 
     labels = dict(_pair(each) for each in options.label or ())
-    argv = start_argv(check_node(options.node), labels, address, shlex.split(options.ray or ""))
+    argv = own.start_argv(check_node(options.node), labels, address, shlex.split(options.ray or ""))
     own_variables = _variables(options, settings)
-    env = start_env(os.environ, settings.fleet_secret) | own_variables
+    env = own.start_env(os.environ, settings.fleet_secret) | own_variables
     if options.dry_run:
         names = ("RAY_worker_niceness", *(name for name in env if name.startswith("RAY_AUTH_")), *own_variables)
         output.write(shlex.join(["env", *(f"{name}={env[name]}" for name in names), *argv]) + "\n")
@@ -184,7 +175,7 @@ def _start(options: argparse.Namespace, settings: Settings, address: str) -> Non
     anyio.run(start_tmux)  # by us, so that it is no child of Ray's, and is as nice as we are
     if ended := own.end(settings.state_dir):
         output.note(f"what was left of Ray here was ended ({ended} processes); sessions do not notice")
-    last = last_cluster(argv)
+    last = own.last_cluster(argv)
     if not address and last and not _answers(settings, last.read_text().strip()):
         last.unlink(missing_ok=True)  # else Ray says that it runs, as long as any raylet here was of that cluster
     try:
@@ -201,9 +192,6 @@ def _start(options: argparse.Namespace, settings: Settings, address: str) -> Non
 
 def _variables(options: argparse.Namespace, settings: Settings) -> dict[str, str]:
     """What the door is to know of the command line: Ray hands it its environment. The state directory in any case."""
-    from tmuxmcp.config import VARIABLE_PREFIX
-    from tmuxmcp.nodes.ray import CONFIG_VARIABLE, own
-
     given = {name for name, origin in effective(options)[1].items() if origin == "flag"} - {"fleet", "state_dir"}
     values = settings.model_dump(mode="json")
     found = {own.STATE_VARIABLE: str(settings.state_dir)}
@@ -224,24 +212,20 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _hang(options: argparse.Namespace, settings: Settings, address: str, only: str) -> int:
     """Have the machines that are there have doors of this version, and say of each what became of it."""
-    from tmuxmcp.app import open_door
-    from tmuxmcp.nodes import fleetfile
-
     known = fleetfile.read(settings.fleet_secret)
     os.environ.update(fleetfile.environment(os.environ, settings.fleet_secret))  # before Ray looks there
     from tmuxmcp.nodes.ray import doors, kv
-    from tmuxmcp.nodes.ray.own import KeptFleet
     from tmuxmcp.nodes.ray.watcher import cluster_state
 
     found: list[DoorOutcome] = []
     with _at_most(CLUSTER_S + DOOR_S), doors.connected(address):
-        told, lost = KeptFleet(settings.state_dir).merged(cluster_state())
+        told, lost = own.KeptFleet(settings.state_dir).merged(cluster_state())
         for key, record in lost.items():
             kv.put(key, record)  # what a cluster before this one knew
         for node, facts in sorted(doors.machines().items()):
             if only in ("", node) and facts["alive"]:
                 found.append(DoorOutcome(node, *doors.renew(node, open_door, known, DOOR_S)))
-        KeptFleet(settings.state_dir).merged(cluster_state())
+        own.KeptFleet(settings.state_dir).merged(cluster_state())
     away = sorted(set(told["machines"]) - {each.node for each in found} - set(told["tombs"])) if not only else []
     if options.json:
         output.write_json({"doors": [asdict(each) for each in found]})
@@ -289,8 +273,6 @@ def fleet(options: argparse.Namespace) -> int:
 
 
 async def _fleet(options: argparse.Namespace) -> int:
-    from tmuxmcp.app import open_fleet, setup_logging
-
     settings, origins = effective(options)
     setup_logging("warning" if origins["log_level"] == "default" else settings.log_level, settings.log_format)
     async with open_fleet("", settings, CLI_CALLER) as opened:

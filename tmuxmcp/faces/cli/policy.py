@@ -13,13 +13,13 @@ from tmuxmcp.contract.errors import InvalidArgument, PermissionDenied, PolicyDen
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import take_own
 from tmuxmcp.faces.cli.service import effective
+from tmuxmcp.gate.confirmations import Confirmation, Confirmations
 from tmuxmcp.machine.ourselves import in_a_session
 
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings
     from tmuxmcp.contract.request import Request
     from tmuxmcp.gate.actions import ActionPlace
-    from tmuxmcp.gate.confirmations import Confirmation, Confirmations
     from tmuxmcp.gate.policy.judge import Action
 
 ACTIONS = ("test", "pending", "confirm", "decline")
@@ -36,8 +36,6 @@ def policy(options: argparse.Namespace) -> int:
     settings, _ = effective(options)
     if options.action == "test":
         return _test(settings, options)
-    from tmuxmcp.gate.confirmations import Confirmations
-
     asked = Confirmations(settings.state_dir)
     if options.action == "pending":
         if options.words:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.errors import InvalidArgument, ProgramNotFound, SessionExited, SessionNotFound, TimedOut
+from tmuxmcp.contract.settings import Limits
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.cli import attached, calling, output
 from tmuxmcp.faces.cli.arguments import program_words, session_id
@@ -26,7 +27,6 @@ from tmuxmcp.sessions import registry
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
-    from tmuxmcp.contract.settings import Limits
     from tmuxmcp.nodes.fleet import AnyBroker
 
 
@@ -257,8 +257,6 @@ async def kill(broker: AnyBroker, options: argparse.Namespace) -> int:
 
 def _limits(words: dict[str, str]) -> Limits:
     from pydantic import ValidationError
-
-    from tmuxmcp.contract.settings import Limits
 
     try:
         return Limits.model_validate_strings(words)

@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,8 +33,6 @@ from tmuxmcp.terminal.emulator.grid import SGR
 from tmuxmcp.terminal.widths import text_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.broker.sight import RunningFacts
     from tmuxmcp.contract import results as r

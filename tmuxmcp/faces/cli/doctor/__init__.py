@@ -336,7 +336,7 @@ def _size(number: float) -> str:
 # ---- the system ----------------------------------------------------------------------------------
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def _environment(settings: Settings | BrokerSettings) -> dict[str, str]:
     return session_environment(
         os.environ, allow=settings.env_allow, settings_env=settings.env, env={}, term=settings.term
     )
@@ -463,9 +463,7 @@ def check_sandbox(wish: SandboxWish, own_files: Iterable[Path] = ()) -> DoctorCh
 
 def probe_shells(settings: BrokerSettings, tmux: Tmux) -> list[DoctorCheck]:
     """Each shell's version, and whether its marks come: in sessions on a server of our own, which ends again."""
-    env = session_environment(
-        os.environ, allow=settings.env_allow, settings_env=settings.env, env={}, term=settings.term
-    )
+    env = _environment(settings)
     paths = {name: path for name in SHELLS if (path := shutil.which(name, path=env["PATH"]))}
     login = user_shell()
     if os.path.basename(login) in SHELLS:
