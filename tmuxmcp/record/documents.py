@@ -155,7 +155,7 @@ class Cached(Generic[T]):
     def __init__(self, path: Path, make: Callable[[], T], none: T) -> None:
         """
         Args:
-            make: reads the file; one that cannot be read is worth something, too.
+            make: reads the file; an OSError is as if there were none, until the next look.
             none: what is made of no file.
         """
         self._path, self._make, self._none = str(path), make, none
@@ -169,8 +169,10 @@ class Cached(Generic[T]):
         version = file_version(self._path) if os.access(self._path, os.F_OK) else ABSENT
         if version == self._version:
             return False
-        self._version = version
-        self.value = self._none if version == ABSENT else self._make()
+        self._version, self.value = ABSENT, self._none
+        if version != ABSENT:
+            with suppress(OSError):
+                self.value, self._version = self._make(), version
         return True
 
     def read_anew(self) -> None:
