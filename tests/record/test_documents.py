@@ -228,3 +228,13 @@ def test_a_journal_that_is_a_link_is_neither_read_nor_written(directory: Session
     with pytest.raises(OSError, match="symbolic link"), one.open():
         pass
     assert (tmp_path / "elsewhere").read_bytes() == b'{"n": 1}\n'
+
+
+def test_a_file_that_was_empty_when_it_was_read_is_not_taken_for_the_next_one(directory: SessionDirectory):
+    directory.commands.touch()
+    one, other = Values(directory), Values(directory)
+    assert one.now() == []
+    one.add(1)
+    directory.commands.rename(directory.commands_before)
+    other.add(2)
+    assert one.now() == [1, 2]

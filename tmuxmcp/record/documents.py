@@ -155,7 +155,7 @@ class Cached(Generic[T]):
     def __init__(self, path: Path, make: Callable[[], T], none: T) -> None:
         """
         Args:
-            make: reads the file; one that cannot be read is worth something, too.
+            make: reads the file; an OSError is as if there were none, until the next look.
             none: what is made of no file.
         """
         self._path, self._make, self._none = str(path), make, none
@@ -169,8 +169,10 @@ class Cached(Generic[T]):
         version = file_version(self._path) if os.access(self._path, os.F_OK) else ABSENT
         if version == self._version:
             return False
-        self._version = version
-        self.value = self._none if version == ABSENT else self._make()
+        self._version, self.value = ABSENT, self._none
+        if version != ABSENT:
+            with suppress(OSError):
+                self.value, self._version = self._make(), version
         return True
 
     def read_anew(self) -> None:
@@ -235,15 +237,18 @@ HEAD_BYTES = 100
 
 def lines_of(path: Path, start: int = 0) -> bytes:
     """The whole lines of a file from an offset; none if it cannot be read."""
+    return _head_and_lines(path, start)[1]
+
+
+def _head_and_lines(path: Path, start: int) -> tuple[bytes, bytes]:
+    """How a file begins, and its whole lines from an offset."""
     try:
-        fd = open_file(path)
-        try:
-            data = read_part(fd, OWN_FILE_BYTES, start)
-        finally:
-            os.close(fd)
+        with os.fdopen(open_file(path), "rb", buffering=0) as file:
+            head = os.pread(file.fileno(), HEAD_BYTES, 0)
+            data = read_part(file.fileno(), OWN_FILE_BYTES, start)
     except OSError:
-        return b""
-    return data[: data.rfind(b"\n") + 1]
+        return b"", b""
+    return head, data[: data.rfind(b"\n") + 1]
 
 
 def values_in(lines: bytes) -> Iterator[dict[str, Any]]:
@@ -269,7 +274,7 @@ class Journal:
         self._directory = directory
         self._version: FileVersion = ABSENT
         """Of the file when it was read last."""
-        self._head: bytes | None = None
+        self._head = b""
         """How that began."""
         self._read_to = 0
 
@@ -286,19 +291,19 @@ class Journal:
         version = file_version(self.path)
         if version == self._version or not self._directory.is_there:
             return
-        head, lines = _head(self.path), b""
-        if self._head is None or not head.startswith(self._head):
-            put_aside = self._head and self.before and _head(self.before).startswith(self._head)
-            if not put_aside:
+        head, new = _head_and_lines(self.path, self._read_to)
+        before = b""
+        if not self._head or not head.startswith(self._head):
+            head_before, before = _head_and_lines(self.before, self._read_to) if self.before else (b"", b"")
+            if not self._head or not head_before.startswith(self._head):
                 self._start_over()
-            if self.before:
-                lines = lines_of(self.before, self._read_to if put_aside else 0)
+                before = lines_of(self.before) if self.before else b""
             self._read_to = 0
+            head, new = _head_and_lines(self.path, 0)
         self._head, self._version = head, version
-        new = lines_of(self.path, self._read_to)
         self._read_to += len(new)
-        if lines or new:
-            self._take(lines + new)
+        if before or new:
+            self._take(before + new)
 
     @contextmanager
     def open(self) -> Iterator[OpenJournal]:
@@ -349,12 +354,3 @@ class OpenJournal:
         if alone:
             journal._read_to, journal._version = self.size, self._version
         return alone
-
-
-def _head(path: Path) -> bytes:
-    """How a file begins: its first line, or as much of that as tells it from others."""
-    try:
-        with os.fdopen(open_file(path), "rb") as file:
-            return file.readline(HEAD_BYTES)
-    except OSError:
-        return b""

@@ -24,6 +24,7 @@ from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.machine.locks import take
 from tmuxmcp.machine.ownfiles import closing, open_file, replacing
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.documents import Cached
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.snapshot import Doubt, Snapshot, from_data, to_data
 
@@ -79,23 +80,19 @@ class Checkpoints:
     def __init__(self, directory: SessionDirectory) -> None:
         self._directory = directory
         self._path = directory.screens
-        self._read: tuple[int, int] = (0, -1)
-        """Which file, and how much of it, was read."""
-        self._records: list[ScreenRecord] = []
+        self._records: Cached[list[ScreenRecord]] = Cached(self._path, self._read, [])
 
     # ---- reading -------------------------------------------------------------------------------
 
     def records(self) -> list[ScreenRecord]:
         """All that are there, by offset."""
-        try:
-            state = os.stat(self._path)
-            if (state.st_ino, state.st_size) != self._read:
-                with os.fdopen(open_file(self._path), "rb") as file:
-                    self._records = sorted(_records(file.fileno(), state.st_size)[0], key=lambda each: each.offset)
-                self._read = (state.st_ino, state.st_size)
-        except OSError:
-            self._read, self._records = (0, -1), []
-        return self._records
+        self._records.read()
+        return self._records.value
+
+    def _read(self) -> list[ScreenRecord]:
+        with os.fdopen(open_file(self._path), "rb") as file:
+            found, _ = _records(file.fileno(), os.fstat(file.fileno()).st_size)
+        return sorted(found, key=lambda each: each.offset)
 
     def screens(self, offset: int, happened: Sequence[int]) -> Iterator[ScreenRecord]:
         """Those up to an offset, the nearest first.
