@@ -383,10 +383,10 @@ class SessionWatch:
         ids = set(self._registry.sessions)
         for session_id in set(following) - ids:
             following.pop(session_id).cancel()
-            news.set()
+            await news.tell()
         for session_id in ids - set(following):
             await task_group.start(self._in_scope, session_id, news.tell, following)
-            news.set()
+            await news.tell()
 
     async def _in_scope(
         self,
@@ -406,9 +406,6 @@ class _ChangeFlag:
 
     def __init__(self) -> None:
         self._event = anyio.Event()
-
-    def set(self) -> None:
-        self._event.set()
 
     async def tell(self) -> None:
         self._event.set()
