@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 WAIT_SHORTEST_LOOK_S, WAIT_LONGEST_LOOK_S = 0.001, 0.05
 """Time between two looks at the kernel: short after a change, longer the longer nothing happens."""
 
+STEP_PER_WAIT_S, LONGEST_STEP_S = 0.002, 2.0
+"""Between two looks of a wait, for each wait that is open; and the longest. A look costs half a millisecond."""
+
 UNTOLD_S = 2.0
 """The same for the end of a session, which is told by the closing of its log; unless its sink was killed."""
 
@@ -144,7 +147,8 @@ async def wait_for(session: Session, wait: WaitCondition) -> Answer:
     seen: Looks[Look] | Looks[Scan]
 
     def step_s() -> float:
-        now, crowd_s = time.monotonic(), session.crowd_step_s
+        # All who wait take a small part of the processor together.
+        now, crowd_s = time.monotonic(), min(session.watcher.waits * STEP_PER_WAIT_S, LONGEST_STEP_S)
         most_s = max(wait.look_s, crowd_s)
         told = wait.only == "exit" and session.watcher.watches(session.log.path)
         if told:
