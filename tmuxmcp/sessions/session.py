@@ -393,8 +393,7 @@ class Session:
         """
         if not self._far or not self._far.open:
             return False
-        sight = self._terminal.glance(self.pane)
-        self._far.close_channel_if_over(sight.facts, sight.verdict)
+        self._far.close_channel_if_over(self._terminal.glance(self.pane).facts)
         return self._far.open
 
     def _let_go(self) -> None:
