@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 
 import anyio
 import anyio.abc
@@ -533,26 +532,20 @@ class CommandEnd:
 NOTHING = CommandEnd("immediate")
 
 
-@dataclass
 class AwaitedCommand:
     """Judges, from one look after the other, whether the command that a wait is about has ended."""
 
-    session: Session
-    caller: str
-    number: int | None = None
-    """The one that is meant; None: the caller's, as the module has it."""
-    typed: TypedNow | None = None
-    """What this very call types: only what begins behind it counts."""
-    _named: bool = field(init=False)
-    """It was given by its number."""
-    _types: bool = field(init=False)
-    """It is about what this very call types."""
-    _settled: bool = False
-    _shells: dict[int, str] = field(default_factory=dict)
-    """By number, nonces of the shells that were seen to run commands."""
-
-    def __post_init__(self) -> None:
-        self._named, self._types = self.number is not None, self.typed is not None
+    def __init__(self, session: Session, caller: str, number: int | None = None, typed: TypedNow | None = None) -> None:
+        """
+        Args:
+            number: of the one that is meant; None: the caller's, as the module has it.
+            typed: what this very call types: only what begins behind it counts.
+        """
+        self.session, self.caller, self.number, self.typed = session, caller, number, typed
+        self._named, self._types = number is not None, typed is not None
+        self._settled = False
+        self._shells: dict[int, str] = {}
+        """By number, nonces of the shells that were seen to run commands."""
 
     async def judged(self, look: Look) -> CommandEnd | None:
         """What has become of it; None: it goes on."""
