@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,6 @@ from tmuxmcp.shell.atprompt import (
     LOOKS_S,
     PUT_OFF_S,
     RESTS_S,
-    KeyWait,
     LookDelay,
     ShellRest,
     SilenceTimer,
@@ -91,7 +92,15 @@ def test_silence(idle_ms: int, moments: list[tuple[int, float, bool]]) -> None:
 
 # ---- rest -------------------------------------------------------------------------------------------
 
-ONE, OTHER, PRINTED = KeyWait(100, 7), KeyWait(100, 8), KeyWait(101, 7)
+
+def waiting(size: int, wakes: int) -> Any:
+    """A look at a shell that waits for keys, and had slept so often."""
+    process = SimpleNamespace(wakes=wakes)
+    return SimpleNamespace(size=size, at_editor=True, verdict=SimpleNamespace(process=process))
+
+
+ONE, OTHER, PRINTED = waiting(100, 7), waiting(100, 8), waiting(101, 7)
+WORKS: Any = SimpleNamespace(size=100, at_editor=False, verdict=SimpleNamespace(process=None))
 ASKS = Need.LOGGED
 LATER = RESTS_S + 0.001
 
@@ -131,18 +140,18 @@ RESTS = {
     ],
     "it did something in between": [
         (ONE, 0.0, False, None),
-        (None, 0.01, False, None),
+        (WORKS, 0.01, False, None),
         (ONE, LATER, False, None),
         (ONE, 2 * LATER, ASKS, None),
     ],
-    "it never waits": [(None, 0.0, False, None), (None, 9.0, False, None)],
+    "it never waits": [(WORKS, 0.0, False, None), (WORKS, 9.0, False, None)],
 }
 
 
 @for_each("moments", RESTS.values())
-def test_rest(moments: list[tuple[KeyWait | None, float, bool | Need, bool | None]]) -> None:
+def test_rest(moments: list[tuple[Any, float, bool | Need, bool | None]]) -> None:
     rest = ShellRest()
-    for waits, now, says, logged in moments:
-        assert rest.feed(waits, now) is says, now
+    for look, now, says, logged in moments:
+        assert rest.feed(look, now) is says, now
         if logged is not None:
             rest.logged(logged, now)

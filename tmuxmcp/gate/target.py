@@ -150,7 +150,7 @@ class Targets:
             return live
         await self._creation.started(made)
         for ended in own:
-            ended.disown()
+            ended.meta.disown(ended.directory)
             ended.end_told.add(call.caller)
         if own:
             last, notice = max(own, key=lambda each: each.meta.created_at), made.take_notice()

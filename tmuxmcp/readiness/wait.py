@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 
 import anyio
 import anyio.abc
@@ -40,6 +39,9 @@ log = logging.getLogger(__name__)
 
 WAIT_SHORTEST_LOOK_S, WAIT_LONGEST_LOOK_S = 0.001, 0.05
 """Time between two looks at the kernel: short after a change, longer the longer nothing happens."""
+
+STEP_PER_WAIT_S, LONGEST_STEP_S = 0.002, 2.0
+"""Between two looks of a wait, for each wait that is open; and the longest. A look costs half a millisecond."""
 
 UNTOLD_S = 2.0
 """The same for the end of a session, which is told by the closing of its log; unless its sink was killed."""
@@ -145,7 +147,8 @@ async def wait_for(session: Session, wait: WaitCondition) -> Answer:
     seen: Looks[Look] | Looks[Scan]
 
     def step_s() -> float:
-        now, crowd_s = time.monotonic(), session.crowd_step_s
+        # All who wait take a small part of the processor together.
+        now, crowd_s = time.monotonic(), min(session.watcher.waits * STEP_PER_WAIT_S, LONGEST_STEP_S)
         most_s = max(wait.look_s, crowd_s)
         told = wait.only == "exit" and session.watcher.watches(session.log.path)
         if told:
@@ -384,10 +387,10 @@ class SessionWatch:
         ids = set(self._registry.sessions)
         for session_id in set(following) - ids:
             following.pop(session_id).cancel()
-            news.set()
+            await news.tell()
         for session_id in ids - set(following):
             await task_group.start(self._in_scope, session_id, news.tell, following)
-            news.set()
+            await news.tell()
 
     async def _in_scope(
         self,
@@ -407,9 +410,6 @@ class _ChangeFlag:
 
     def __init__(self) -> None:
         self._event = anyio.Event()
-
-    def set(self) -> None:
-        self._event.set()
 
     async def tell(self) -> None:
         self._event.set()
@@ -533,26 +533,20 @@ class CommandEnd:
 NOTHING = CommandEnd("immediate")
 
 
-@dataclass
 class AwaitedCommand:
     """Judges, from one look after the other, whether the command that a wait is about has ended."""
 
-    session: Session
-    caller: str
-    number: int | None = None
-    """The one that is meant; None: the caller's, as the module has it."""
-    typed: TypedNow | None = None
-    """What this very call types: only what begins behind it counts."""
-    _named: bool = field(init=False)
-    """It was given by its number."""
-    _types: bool = field(init=False)
-    """It is about what this very call types."""
-    _settled: bool = False
-    _shells: dict[int, str] = field(default_factory=dict)
-    """By number, nonces of the shells that were seen to run commands."""
-
-    def __post_init__(self) -> None:
-        self._named, self._types = self.number is not None, self.typed is not None
+    def __init__(self, session: Session, caller: str, number: int | None = None, typed: TypedNow | None = None) -> None:
+        """
+        Args:
+            number: of the one that is meant; None: the caller's, as the module has it.
+            typed: what this very call types: only what begins behind it counts.
+        """
+        self.session, self.caller, self.number, self.typed = session, caller, number, typed
+        self._named, self._types = number is not None, typed is not None
+        self._settled = False
+        self._shells: dict[int, str] = {}
+        """By number, nonces of the shells that were seen to run commands."""
 
     async def judged(self, look: Look) -> CommandEnd | None:
         """What has become of it; None: it goes on."""

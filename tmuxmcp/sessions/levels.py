@@ -174,7 +174,7 @@ class FarEnd:
         Args:
             facts, verdict: of the terminal here.
         """
-        self.close_channel_if_over(facts, verdict)
+        self.close_channel_if_over(facts)
         if not _leads_there(facts, verdict):
             return None, verdict
         answer = await self._channel.ask()
@@ -188,7 +188,7 @@ class FarEnd:
             judged = replace(judged, why=f"at the far end, {judged.why}", hidden=True)
         return far, judged
 
-    def close_channel_if_over(self, facts: KernelFacts | None, verdict: Verdict) -> None:
+    def close_channel_if_over(self, facts: KernelFacts | None) -> None:
         """Close the second channel when ssh has given the terminal back: it would wait for that one for ever."""
         if self._channel.open and facts is not None and facts.canonical:
             self._channel.close()

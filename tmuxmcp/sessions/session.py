@@ -92,9 +92,6 @@ from tmuxmcp.tmux.held import Lease, NotedGiveBack
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
-STEP_PER_WAIT_S, LONGEST_STEP_S = 0.002, 2.0
-"""Between two looks of a wait, for each wait that is open; and the longest. A look costs half a millisecond."""
-
 SELDOM_S, SHARED_S = 0.2, 0.03
 """Waits whose steps are at least this long look at the same moment, and share a look that is no older than this."""
 
@@ -409,8 +406,7 @@ class Session:
         """
         if not self._far or not self._far.open:
             return False
-        sight = self._terminal.glance(self.pane)
-        self._far.close_channel_if_over(sight.facts, sight.verdict)
+        self._far.close_channel_if_over(self._terminal.glance(self.pane).facts)
         return self._far.open
 
     def _let_go(self) -> None:
@@ -447,10 +443,6 @@ class Session:
         remove_left(self.directory)
         with suppress(OSError):
             self.meta.destroy(self.directory)
-
-    def disown(self) -> None:
-        """From now on it is nobody's default session."""
-        self.meta.disown(self.directory)
 
     def tell(self, notice: str | None) -> None:
         """Add a note for the session's owner, behind the notes that wait already; each is told once."""
@@ -795,11 +787,6 @@ class Session:
         look = await self.look()
         self._last_look = (now, look)
         return look
-
-    @property
-    def crowd_step_s(self) -> float:
-        """Time between two looks of one who waits, so that all who wait take a small part of the processor."""
-        return min(self.watcher.waits * STEP_PER_WAIT_S, LONGEST_STEP_S)
 
     def scans(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Looks[Scan]:
         """Scan as `looks` looks: for waits that the log alone decides."""

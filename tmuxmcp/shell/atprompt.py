@@ -237,16 +237,6 @@ class SilenceTimer:
         return bool(self._idle_ms) and (now - self._since) * 1000 >= self._idle_ms
 
 
-@dataclass(frozen=True)
-class KeyWait:
-    """A shell that is seen waiting for keys: the same one as long as it does nothing else."""
-
-    size: int
-    """Of the log."""
-    wakes: int
-    """How often it had slept by then."""
-
-
 class ShellRest:
     """Tells when a shell waits for keys and nothing is on its way: neither to it nor into the log.
 
@@ -255,12 +245,15 @@ class ShellRest:
     """
 
     def __init__(self) -> None:
-        self._waits: KeyWait | None = None
+        self._waits: tuple[int, int] | None = None
+        """Size of the log, and how often the shell that waits for keys had slept by then; None: it works."""
         self._since = 0.0
         self._logged = False
 
-    def feed(self, waits: KeyWait | None, now: float) -> bool | Literal[Need.LOGGED]:
-        """Whether it is so, or what is needed for that (`logged`); `waits`: None: it does something else."""
+    def feed(self, look: Look, now: float) -> bool | Literal[Need.LOGGED]:
+        """Whether it is so, by this look and those before it, or what is needed for that (`logged`)."""
+        process = look.verdict.process
+        waits = (look.size, process.wakes) if look.at_editor and process else None
         if waits is None or waits != self._waits:
             self._waits, self._since, self._logged = waits, now, False
             return False

@@ -27,7 +27,7 @@ from tmuxmcp.record.meta import sink_of
 from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell.atprompt import KeyWait, ShellRest
+from tmuxmcp.shell.atprompt import ShellRest
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
 from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, behind_echo, shows_nothing
@@ -221,9 +221,7 @@ class Job:
 
 async def rests(session: Session, look: Look, rest: ShellRest) -> bool:
     """Whether the shell rests, by this look and those before it."""
-    process = look.verdict.process
-    waits = KeyWait(look.size, process.wakes) if look.at_editor and process else None
-    said = rest.feed(waits, time.monotonic())
+    said = rest.feed(look, time.monotonic())
     if said is Need.LOGGED:
         rest.logged(await session.log_surely_complete(look.size), time.monotonic())
         return False
