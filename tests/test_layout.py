@@ -20,8 +20,8 @@ GUARDS = {
 }
 """Tests of the project as a whole, which stand in no folder."""
 
-UNNAMED: set[str] = set()
-"""Files in a room that bear the name of no module there."""
+UNNAMED = {"record/test_stored.py"}
+"""Files for several modules of their room, of which they bear no name."""
 
 ALIKE = {"test_commands.py"}
 """Names of files in two rooms, each of which has a module of that name."""
@@ -60,7 +60,7 @@ def test_a_file_in_a_room_is_for_a_module_of_it():
         if place.parent in ROOMS
         and not any(f"{place.stem}_".startswith(f"test_{module}_") for module in modules[place.parent])
     }
-    assert unnamed == UNNAMED
+    assert unnamed <= UNNAMED
 
 
 def test_no_two_files_have_one_name():

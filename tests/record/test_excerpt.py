@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import SLOW
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.excerpt import LogReader
+from tmuxmcp.record.excerpt import Excerpt, LogReader
 from tmuxmcp.record.log import STYLE_BYTES, Place, Places, RawLog
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE
 from tmuxmcp.terminal.text.plain import ends_full_screen, plain, unfinished_character
@@ -62,30 +62,32 @@ drawing = st.lists(
 limits = st.one_of(st.integers(min_value=16, max_value=400), st.integers(min_value=16, max_value=4000))
 
 
+def chained(reader: LogReader, end: int, limit: int) -> list[tuple[int, Excerpt]]:
+    """Pieces from the first byte on, and where each begins: they are bounded, and come to an end."""
+    offset, pieces = 0, []
+    while offset < end:
+        piece = reader.from_start(offset, end, limit)
+        assert size(piece.text) <= limit
+        assert offset < piece.next_offset <= end
+        pieces.append((offset, piece))
+        offset = piece.next_offset
+    return pieces
+
+
 @given(line_output, limits)
 def test_chained_pieces_are_the_whole(data: bytes, limit: int) -> None:
     with reader_of(data) as reader:
-        offset, pieces = 0, []
-        while offset < len(data):
-            piece = reader.from_start(offset, len(data), limit)
-            assert size(piece.text) <= limit
-            assert piece.next_offset > offset
-            assert piece.truncated == (piece.next_offset < len(data))
-            assert piece.omitted_bytes == len(data) - piece.next_offset
-            pieces.append(piece.text)
-            offset = piece.next_offset
-    assert "".join(pieces) == clean(data)
+        pieces = [piece for _, piece in chained(reader, len(data), limit)]
+    for piece in pieces:
+        assert piece.truncated == (piece.next_offset < len(data))
+        assert piece.omitted_bytes == len(data) - piece.next_offset
+    assert "".join(piece.text for piece in pieces) == clean(data)
 
 
 @given(drawing, limits)
 def test_pieces_of_anything_are_bounded_and_come_to_an_end(data: bytes, limit: int) -> None:
     with reader_of(data) as reader:
-        offset = 0
-        while offset < len(data):
-            piece = reader.from_start(offset, len(data), limit)
-            assert size(piece.text) <= limit
-            assert offset < piece.next_offset <= len(data)
-            offset = piece.next_offset
+        chained(reader, len(data), limit)
 
 
 @given(drawing, limits)
@@ -319,14 +321,11 @@ def test_progress_bar_in_many_reads_shows_its_states():
 def test_what_does_not_fit_is_passed_over_and_counted(text: str, limit: int):
     data = text.replace("\n", "\r\n").encode()
     with reader_of(data) as reader:
-        offset, seen = 0, ""
-        while offset < len(data):
-            piece = reader.from_start(offset, len(data), limit)
-            assert size(piece.text) <= limit
-            assert offset < piece.next_offset
-            passed_over = 0 if piece.text else piece.next_offset - offset
-            assert piece.omitted_bytes == len(data) - piece.next_offset + passed_over
-            seen, offset = seen + piece.text, piece.next_offset
+        pieces = chained(reader, len(data), limit)
+    for offset, piece in pieces:
+        passed_over = 0 if piece.text else piece.next_offset - offset
+        assert piece.omitted_bytes == len(data) - piece.next_offset + passed_over
+    seen = "".join(piece.text for _, piece in pieces)
     assert seen == "".join(char for char in clean(data) if size(char) <= limit)
 
 
@@ -347,16 +346,11 @@ def test_small_pieces_say_together_what_one_large_piece_says(data: bytes, least:
         reader = LogReader(made.log, 20, 24)
         whole = reader.from_start(0, len(data), 10_000).text
         for limit in range(least, 60):
-            offset, pieces = 0, []
-            while offset < len(data):
-                piece = reader.from_start(offset, len(data), limit)
-                assert size(piece.text) <= limit
-                assert piece.next_offset > offset
-                assert piece.omitted_bytes == len(data) - piece.next_offset
-                pieces.append(piece.text)
-                offset = piece.next_offset
-            assert "".join(pieces) == whole, (limit, pieces)
-            assert not [each for each in pieces if each[:1] in ("\u200d", "\ufe0f", "\u0301", "\u0302", "\U0001f3fd")]
+            pieces = [piece for _, piece in chained(reader, len(data), limit)]
+            assert all(piece.omitted_bytes == len(data) - piece.next_offset for piece in pieces)
+            texts = [piece.text for piece in pieces]
+            assert "".join(texts) == whole, (limit, texts)
+            assert not [each for each in texts if each[:1] in ("\u200d", "\ufe0f", "\u0301", "\u0302", "\U0001f3fd")]
 
 
 def test_what_is_seen_as_one_character_is_passed_over_as_one():
@@ -397,14 +391,8 @@ def whole(text: str) -> str:
 @given(coloured_lines, st.integers(60, 2000))
 def test_chained_pieces_in_colours_are_the_whole(data: bytes, limit: int) -> None:
     with reader_of(data) as reader:
-        offset, pieces = 0, []
-        while offset < len(data):
-            piece = reader.coloured().from_start(offset, len(data), limit)
-            assert size(piece.text) <= limit
-            assert offset < piece.next_offset
-            pieces.append(piece.text)
-            offset = piece.next_offset
-    assert whole("".join(pieces)) == clean(data)
+        pieces = chained(reader.coloured(), len(data), limit)
+    assert whole("".join(piece.text for _, piece in pieces)) == clean(data)
 
 
 @settings(deadline=None)
