@@ -79,7 +79,7 @@ def test_chained_pieces_are_the_whole(data: bytes, limit: int) -> None:
     with reader_of(data) as reader:
         pieces = [piece for _, piece in chained(reader, len(data), limit)]
     for piece in pieces:
-        assert piece.truncated == (piece.next_offset < len(data))
+        assert (piece.omitted_bytes > 0) == (piece.next_offset < len(data))
         assert piece.omitted_bytes == len(data) - piece.next_offset
     assert "".join(piece.text for piece in pieces) == clean(data)
 
@@ -104,11 +104,11 @@ def test_head_what_was_left_out_and_tail_are_the_whole(data: bytes, limit: int) 
         excerpt = reader.both_ends(0, len(data), limit)
         marked = MARKED.search(excerpt.text)
         if not marked:
-            assert not excerpt.truncated
+            assert excerpt.omitted_bytes == 0
             assert excerpt.text == clean(data)
             return
         omitted, since = int(marked[1].replace(",", "")), int(marked[2])
-        assert excerpt.truncated
+        assert excerpt.omitted_bytes > 0
         assert excerpt.omitted_bytes == omitted
         head, tail = excerpt.text[: marked.start()], excerpt.text[marked.end() :]
     middle = clean(data[since : since + omitted])
@@ -120,7 +120,7 @@ def test_head_what_was_left_out_and_tail_are_the_whole(data: bytes, limit: int) 
 def test_short_output_is_given_whole() -> None:
     with reader_of(b"one\r\ntwo\r\n$ ") as reader:
         for excerpt in (reader.both_ends(0, 12, 100), reader.from_start(0, 12, 100)):
-            assert (excerpt.text, excerpt.truncated, excerpt.omitted_bytes) == ("one\ntwo\n$ ", False, 0)
+            assert (excerpt.text, excerpt.omitted_bytes) == ("one\ntwo\n$ ", 0)
             assert (excerpt.next_offset, excerpt.lost_before) == (12, 0)
         assert reader.both_ends(5, 10, 100).text == "two\n"
         assert reader.both_ends(5, 5, 100).text == ""
@@ -177,7 +177,7 @@ def test_progress_bar_of_megabytes_is_one_line() -> None:
         excerpt = reader.both_ends(0, len(data), 1000)
         longer = reader.both_ends(0, len(data), 300)
     assert excerpt.text == "start\n[" + "#" * 50 + "] 100%\ndone\n"
-    assert not excerpt.truncated
+    assert excerpt.omitted_bytes == 0
     assert longer.text == excerpt.text
 
 
@@ -203,7 +203,7 @@ def test_head_that_is_gone_is_told() -> None:
             assert excerpt.text.startswith("[... the first 65,536 bytes are no longer kept ...]\n")
             assert "\0" not in excerpt.text
             assert excerpt.lost_before == 65536
-            assert excerpt.truncated
+            assert excerpt.omitted_bytes > 0
         assert reader.from_start(0, len(data), 1000).omitted_bytes > 65536
         assert reader.from_start(70_000, len(data), 1000).lost_before == 0
 

@@ -32,7 +32,6 @@ from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.noting import NOTHING_RAN, IdempotentCall, digest_of
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell.typed import RunOutcome
 
 First = Callable[[Request[Any], Call, IdempotentCall], Awaitable[Result]]
 TakeUp = Callable[[Request[Any], Call, NotedCall, bool], Awaitable[Result | None]]
@@ -227,18 +226,9 @@ async def run(registry: Registry, noted: NotedCall, request: q.Run, call: Call) 
 
 async def _output(session: Session, found: r.RunResult, request: q.Run) -> dict[str, object]:
     """What it printed, made of the log anew."""
-    ran = RunOutcome(
-        found.outcome,
-        found.exit_code,
-        found.completed,
-        found.evidence,
-        found.start_offset,
-        found.end_offset,
-        found.cwd,
-        found.duration_ms,
-    )
-    output = await output_of(session, ran, request.max_bytes)
-    return {"output": output.text, "truncated": output.truncated, "omitted_bytes": output.omitted_bytes}
+    waits = not found.completed and found.evidence is not None
+    output = await output_of(session, found.start_offset, found.end_offset, request.max_bytes, waits=waits)
+    return {"output": output.text, "truncated": output.omitted_bytes > 0, "omitted_bytes": output.omitted_bytes}
 
 
 async def sent(reading: Reading, session: Session, request: q.Send, call: Call, noted: NotedCall) -> r.SendResult:

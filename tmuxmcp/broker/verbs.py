@@ -477,7 +477,8 @@ class Verbs:
         """The result of a command, which then counts as told to the caller."""
         session.shown.write_shown(session.cols, session.rows)
         await call.room(min(request.max_bytes, ran.end - ran.start))
-        output = await output_of(session, ran, request.max_bytes)
+        waits = not ran.completed and ran.evidence is not None
+        output = await output_of(session, ran.start, ran.end, request.max_bytes, waits=waits)
         if output.shown:
             self._reading.screens.showed(session.id, call.caller, output.shown)
         if session.cursor_of(call.caller) < ran.end:
@@ -497,7 +498,7 @@ class Verbs:
             cwd=cwd,
             mode=mode,
             ended=session.ended,
-            truncated=output.truncated,
+            truncated=output.omitted_bytes > 0,
             output_bytes=ran.end - ran.start,
             omitted_bytes=output.omitted_bytes,
             start_offset=ran.start,

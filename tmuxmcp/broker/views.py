@@ -17,9 +17,8 @@ from tmuxmcp.contract.call import joined_notes
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.record.excerpt import Excerpt, LogReader
-from tmuxmcp.sessions.screens import shown_by
+from tmuxmcp.sessions.screens import replayed, shown_by
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell.typed import RunOutcome
 from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.emulator.redraw import ansi_row, byte_length, numbered, shortened
 from tmuxmcp.terminal.text.plain import begun_full_screen, unfinished_character
@@ -48,7 +47,7 @@ def content(found: Excerpt) -> dict[str, Any]:
     return {
         "view": found.view,
         "has_new_content": found.is_new,
-        "truncated": found.truncated,
+        "truncated": found.omitted_bytes > 0,
         "omitted_bytes": found.omitted_bytes,
         "next_offset": found.next_offset,
         "lines": lines,
@@ -229,20 +228,25 @@ IS_SHOWN = "Its screen is in output."
 WAS_SHOWN = "It ended without leaving its screen, which is in output; `tput rmcup` leaves it."
 
 
-async def output_of(session: Session, ran: RunOutcome, max_bytes: int) -> Excerpt:
-    """What a command printed and shows, at most so many bytes of text."""
-    if not ran.completed and ran.evidence is not None:
+async def output_of(session: Session, start: int, end: int, max_bytes: int, *, waits: bool) -> Excerpt:
+    """What a command printed and shows, at most so many bytes of text.
+
+    Args:
+        start, end: where its output lies in the log.
+        waits: it has not ended, and waits for input.
+    """
+    if waits:
         shown = await _drawn_now(session)
         if shown:
-            drawn = replace(screen(shown, "plain", max_bytes, ran.end), note=IS_SHOWN)
-            return _below(session, ran, _drawing_begin(session, ran) or ran.start, drawn, max_bytes)
-    if ran.end == ran.start:
-        return Excerpt("", ran.end)
-    if session.reader.draws_at(ran.end):
-        begun = _drawing_begin(session, ran)
+            drawn = replace(screen(shown, "plain", max_bytes, end), note=IS_SHOWN)
+            return _below(session, start, _drawing_begin(session, start, end) or start, drawn, max_bytes)
+    if end == start:
+        return Excerpt("", end)
+    if session.reader.draws_at(end):
+        begun = _drawing_begin(session, start, end)
         if begun is not None:
-            return await anyio.to_thread.run_sync(_after_drawing, session, ran, begun, max_bytes)
-    found = session.reader.of_command(ran.start, ran.end, max_bytes)
+            return await anyio.to_thread.run_sync(_after_drawing, session, start, begun, end, max_bytes)
+    found = session.reader.of_command(start, end, max_bytes)
     return replace(found, note=DREW_ABOVE if found.drew_above else None)
 
 
@@ -256,37 +260,33 @@ async def _drawn_now(session: Session) -> ShownScreen | None:
     return shown if drawn else None
 
 
-def _drawing_begin(session: Session, ran: RunOutcome) -> int | None:
+def _drawing_begin(session: Session, start: int, end: int) -> int | None:
     """Where in its output a command began to draw the screen that it has not left; None: not in what is looked at."""
-    start = max(ran.start, ran.end - DRAWN_ANEW_BYTES, session.log.head())
-    data = session.log.read(start, max(ran.end - start, 0))
+    start = max(start, end - DRAWN_ANEW_BYTES, session.log.head())
+    data = session.log.read(start, max(end - start, 0))
     begun = begun_full_screen(data)
     return start + begun if begun < len(data) else None
 
 
-def _after_drawing(session: Session, ran: RunOutcome, begun: int, max_bytes: int) -> Excerpt:
-    from tmuxmcp.terminal.emulator.replay import Replay, SizeChange, blank  # late: it brings the emulator
+def _after_drawing(session: Session, start: int, begun: int, end: int, max_bytes: int) -> Excerpt:
+    from tmuxmcp.terminal.emulator.replay import blank  # late: it brings the emulator
 
-    resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
-    replay = Replay(blank(session.cols, session.rows, begun, session.screen_rows.version), resizes)
-    for data in session.log.pieces(begun, ran.end):
-        replay.feed(data)
-    rows = [row.rstrip() for row in replay.snapshot().text_rows()]
+    snapshot = replayed(session, blank(session.cols, session.rows, begun, session.screen_rows.version), end)
+    rows = [row.rstrip() for row in snapshot.text_rows()]
     text, sanitized = sanitize("\n".join(rows).rstrip("\n"))
     kept = text.encode("utf-8", "replace")[-max_bytes:].decode("utf-8", "ignore")
     omitted = byte_length(text) - byte_length(kept)
-    drawn = Excerpt(kept, ran.end, omitted, sanitized, WAS_SHOWN)
-    return _below(session, ran, begun, drawn, max_bytes)
+    return _below(session, start, begun, Excerpt(kept, end, omitted, sanitized, WAS_SHOWN), max_bytes)
 
 
-def _below(session: Session, ran: RunOutcome, begun: int, drawn: Excerpt, max_bytes: int) -> Excerpt:
+def _below(session: Session, start: int, begun: int, drawn: Excerpt, max_bytes: int) -> Excerpt:
     """A screen, below what the command printed before it began to draw."""
     room = max_bytes - byte_length(drawn.text) - 1
-    if begun <= ran.start:
+    if begun <= start:
         return drawn
     if room < LEAST_BEFORE:
-        return replace(drawn, omitted_bytes=drawn.omitted_bytes + begun - ran.start)
-    before = session.reader.of_command(ran.start, begun, room)
+        return replace(drawn, omitted_bytes=drawn.omitted_bytes + begun - start)
+    before = session.reader.of_command(start, begun, room)
     return replace(
         drawn,
         text=before.text + ("" if not before.text or before.text.endswith("\n") else "\n") + drawn.text,

@@ -93,11 +93,6 @@ class Excerpt:
     approximate: bool = False
     """Not all that made the screen is known."""
 
-    @property
-    def truncated(self) -> bool:
-        """Something was left out."""
-        return self.omitted_bytes > 0
-
 
 class LogReader:
     """Makes excerpts of one log for a pane of one size."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import replace
 
 import anyio
@@ -148,22 +149,25 @@ async def _told_by_tmux(session: Session) -> Snapshot | None:
 
 
 def _drawn_from_log(session: Session) -> Snapshot:
-    from tmuxmcp.terminal.emulator.replay import (  # late: it brings the emulator
-        Replay,
-        SizeChange,
-        beginning,
-        blank,
-        counted_by,
-    )
+    from tmuxmcp.terminal.emulator.replay import beginning, blank, counted_by  # late: it brings the emulator
 
     end = session.log.size()
     start = max(session.log.head(), end - REBUILT_BYTES)
     size = (session.meta.cols, session.meta.rows) if start == 0 else (session.cols, session.rows)
-    resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
-    version = version_of(session.meta.tmux)
-    begin = counted_by(beginning(*size, start) if start else blank(*size), version)
-    replay = Replay(begin, resizes, session.events.gaps(start, end))
-    for data in session.log.pieces(start, end):
+    begin = counted_by(beginning(*size, start) if start else blank(*size), version_of(session.meta.tmux))
+    return replayed(session, begin, end, session.events.gaps(start, end))
+
+
+def replayed(session: Session, screen: Snapshot, end: int, gaps: Iterable[int] = ()) -> Snapshot:
+    """A screen of a session after all that was printed behind it, up to an offset.
+
+    Args:
+        gaps: offsets at which output was lost.
+    """
+    from tmuxmcp.terminal.emulator.replay import Replay, SizeChange  # late: it brings the emulator
+
+    replay = Replay(screen, [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()], gaps)
+    for data in session.log.pieces(screen.offset, end):
         replay.feed(data)
     return replay.snapshot()
 
