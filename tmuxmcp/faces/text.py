@@ -211,9 +211,7 @@ def _send(result: r.SendResult) -> Fields:
         yield from _read(result.result)
     else:
         yield "session_id", result.session_id
-    yield from _handed_back(result.handed_back)
-    if result.note:
-        yield "note", result.note
+    yield from _said_at_last(result)
 
 
 def matches(result: r.SearchResult) -> str:
@@ -233,9 +231,7 @@ def _search(result: r.SearchResult) -> Fields:
     yield from (("total", result.total), ("session_id", result.session_id))
     if result.truncated:
         yield "truncated", True
-    yield from _handed_back(result.handed_back)
-    if result.note:
-        yield "note", result.note
+    yield from _said_at_last(result)
 
 
 def _streams(result: r.RunProcessResult) -> str:
@@ -300,14 +296,14 @@ def _remarks(result: r.RunResult | r.ReadResult) -> Fields:
         yield "effective_timeout_ms", result.effective_timeout_ms
     if result.sanitized:
         yield "sanitized", True
-    yield from _handed_back(result.handed_back)
+    yield from _said_at_last(result)
+
+
+def _said_at_last(result: r.RunResult | r.ReadResult | r.SendResult | r.SearchResult) -> Fields:
+    if result.handed_back:
+        yield "handed_back", result.handed_back.model_dump(mode="json")
     if result.note:
         yield "note", result.note
-
-
-def _handed_back(handed: r.HandedBack | None) -> Fields:
-    if handed:
-        yield "handed_back", handed.model_dump(mode="json")
 
 
 def _gdb(result: r.GdbCmdResult) -> Fields:
