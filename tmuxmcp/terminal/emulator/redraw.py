@@ -10,15 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from tmuxmcp.terminal.emulator.grid import MAX_FIELDS, MAX_PARAMS
-from tmuxmcp.terminal.emulator.sheet import LINE_DRAWING, TAB_COLUMNS
+from tmuxmcp.terminal.emulator.sheet import DECAWM, DECOM, DECTCEM, IRM, LINE_DRAWING, TAB_COLUMNS
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, UNDERLINES, Cell, Cells, Colour, SavedCursor, Snapshot, Style
 from tmuxmcp.terminal.widths import sanitize
 
 RESET_TERMINAL = "\x18\x1b\\\x1b[?1049l\x1b[ q\x1bc"
 """Makes an empty terminal of any: a sequence that is open is over, then the main screen is reset."""
 
-_ORIGIN, _INSERT, _SHOWN, _WRAPS = 6 << 5, 4, 25 << 5, 7 << 5
-_AT_FIRST = frozenset({_SHOWN, _WRAPS})
+_AT_FIRST = frozenset({DECTCEM, DECAWM})
 _SHAPE_SEQUENCES = {"block": "", "underline": "\x1b[4 q", "bar": "\x1b[6 q"}
 
 
@@ -105,7 +104,7 @@ def _state(snapshot: Snapshot) -> Iterator[str]:
         yield from _saved(state.saved)
     if state.margins:
         yield f"\x1b[{state.margins[0] + 1};{state.margins[1] + 1}r"
-    for mode in sorted(_AT_FIRST.symmetric_difference(state.modes) - {_ORIGIN, _INSERT, _WRAPS}):
+    for mode in sorted(_AT_FIRST.symmetric_difference(state.modes) - {DECOM, IRM, DECAWM}):
         how = "h" if mode in state.modes else "l"
         yield f"\x1b[?{mode >> 5}{how}" if mode % 32 == 0 else f"\x1b[{mode}{how}"
     yield _SHAPE_SEQUENCES.get(snapshot.cursor.shape, "")
@@ -130,7 +129,7 @@ def _cursor(snapshot: Snapshot) -> Iterator[str]:
     charsets, modes = _charsets(state.drawing, state.shifted), _drawing_modes(state.modes)
     if (col := _repeated(snapshot)) is not None:
         yield modes + _placed(snapshot, cursor.row, col) + _style_change(PLAIN_STYLE, state.pen) + charsets
-        yield ("\x1b[P" if _INSERT in state.modes else "") + state.last_char  # deleted, and inserted again
+        yield ("\x1b[P" if IRM in state.modes else "") + state.last_char  # deleted, and inserted again
     elif cursor.wraps:  # written again: nothing else tells a terminal that the last column is full
         col = cursor.col - (snapshot.grid[cursor.row][cursor.col].width == 0 and cursor.col > 0)
         cell = snapshot.grid[cursor.row][col]
@@ -141,7 +140,7 @@ def _cursor(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _drawing_modes(modes: tuple[int, ...]) -> str:
-    return ("\x1b[4h" if _INSERT in modes else "") + ("" if _WRAPS in modes else "\x1b[?7l")
+    return ("\x1b[4h" if IRM in modes else "") + ("" if DECAWM in modes else "\x1b[?7l")
 
 
 def _repeated(snapshot: Snapshot) -> int | None:
@@ -150,7 +149,7 @@ def _repeated(snapshot: Snapshot) -> int | None:
     if not state.last_char:
         return None
     drawn = state.last_char.translate(LINE_DRAWING) if state.drawing[state.shifted] else state.last_char
-    stayed = cursor.col == snapshot.cols - 1 and (cursor.wraps or _WRAPS not in state.modes)
+    stayed = cursor.col == snapshot.cols - 1 and (cursor.wraps or DECAWM not in state.modes)
     places = [cursor.col - 1] * (cursor.col > 0 and not cursor.wraps) + [cursor.col] * stayed
     cell = Cell(drawn, state.pen)
     return next((col for col in places if snapshot.grid[cursor.row][col] == cell), None)
@@ -168,7 +167,7 @@ def _style_change(before: Style, after: Style) -> str:
 def _placed(snapshot: Snapshot, row: int, col: int) -> str:
     """Go to a place, in origin mode if that is on."""
     margins = snapshot.state.margins
-    if _ORIGIN not in snapshot.state.modes:
+    if DECOM not in snapshot.state.modes:
         return _to(row, col)
     if not margins:
         return "\x1b[?6h" + _to(row, col)
