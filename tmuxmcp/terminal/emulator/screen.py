@@ -1,10 +1,10 @@
 """What a terminal shows after any bytes: pyte's screen, made fast, harmless and like tmux's.
 
 pyte 0.8.2 raises on real output, has no alternate screen, prints what it should swallow and moves about 1 MB/s.
-`Screen` keeps its methods and replaces what they do (`screen.py`, `sheet.py`, `sheet.py`); `stream.py` replaces its
-parser. Cells are those of `snapshot.py`, and `dirty` is not kept. Where terminals differ, tmux decides, for programs in
-a pane are told that they run in it: 3.3a, but for the columns of characters, which are those of the session's version
-(`widths.py`). Nothing here raises on any bytes, and no state grows without a bound. Pure: no I/O; questions to the
+`Screen` keeps its methods and replaces what they do (`sheet.py`, `grid.py`); `stream.py` replaces its parser. Cells are
+those of `snapshot.py`, and `dirty` is not kept. Where terminals differ, tmux decides, for programs in a pane are told
+that they run in it: 3.3a, but for the columns of characters, which are those of the session's version (`widths.py`).
+Nothing here raises on any bytes, and no state grows without a bound. Pure: no I/O; questions to the
 terminal stay unanswered, because tmux has already answered them.
 
 What pyte gives to replays, pictures and recordings: the interface, that is the names and arguments of 34 methods,
