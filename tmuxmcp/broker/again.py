@@ -8,34 +8,29 @@ wait for it, each no longer than its own time.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Any, TypeVar
 
 import anyio
 
-from tmuxmcp.broker import sending
-from tmuxmcp.broker.admission import Admission
-from tmuxmcp.broker.reading import Reading, has_read
+from tmuxmcp.broker import lifecycle, sending
+from tmuxmcp.broker.reading import Reading, clamp, has_read
+from tmuxmcp.broker.run import ran_result, return_when
+from tmuxmcp.broker.verbs import Services, Work
 from tmuxmcp.broker.views import output_of
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained, SessionNotFound, TimedOut, TmuxMcpError
 from tmuxmcp.contract.request import Request
-from tmuxmcp.contract.results import Result
-from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate.gate import Gate
 from tmuxmcp.readiness.wait import TypedNow
-from tmuxmcp.record.notedcalls import CallFile, NotedCall, NotedCalls
+from tmuxmcp.record.notedcalls import CallFile, NotedCall
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.noting import NOTHING_RAN, IdempotentCall, digest_of
-from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.shell import run
 from tmuxmcp.shell.typed import RunOutcome
-
-First = Callable[[Request[Any], Call, IdempotentCall], Awaitable[Result]]
-TakeUp = Callable[[Request[Any], Call, NotedCall, bool], Awaitable[Result | None]]
 
 ASK_ENDED_S, ASK_SELDOM_S = 0.002, 0.05
 """How often who waits asks whether the first call has ended, at the beginning and later."""
@@ -44,126 +39,129 @@ WAIT_ARGUMENTS = ("timeout_ms", "ready_timeout_ms")
 """Arguments that say how long a call may take."""
 
 
-class IdempotentCalls:
-    """The calls with an id of one broker."""
+async def seen_before(work: Work[Any], request_id: str) -> None:
+    """Answer a call whose `request_id` an earlier one had; of any other with an id, note what becomes of it.
 
-    def __init__(
-        self, settings: BrokerSettings, gate: Gate, admission: Admission, first: First, take_up: TakeUp
-    ) -> None:
-        """Have a call done.
+    Raises:
+        InvalidArgument: another call had this id.
+        OutcomeUnknown: nobody can tell whether it was done; it is not done again.
+        TimedOut: another call with this id is under way, and has no result yet.
+        NotRetained: it was done, and its result is no longer kept.
+        TmuxMcpError: as the operation.
+    """
+    asked, broker = work.asked, work.broker
+    file = work.open.enter_context(closing(broker.noted_calls.file(work.call.client, request_id)))
+    if work.call.person:
+        work.answer = await _outcome(work, file)
+    else:
+        with broker.gate.audited(asked, work.call) as line:
+            work.answer = await _outcome(work, file)
+            if work.answer:
+                line.result(work.answer)
+    if not work.answer:
+        work.noting = IdempotentCall(file, asked, request_id)
+        await work.open.enter_async_context(_written_down(work, work.noting))
 
-        Args:
-            first: does it, for the first time.
-            take_up: tells what became of one that was begun; None: it has not acted, and never will. The last argument
-                says that nobody else carries it out.
-        """
-        self._settings, self._gate, self._admission = settings, gate, admission
-        self._first, self._take_up = first, take_up
-        self._noted = NotedCalls(settings.state_dir, settings.request_id_days)
 
-    async def do(self, request: Request[Any], request_id: str, call: Call) -> Result:
-        """Do it, unless it was done: then say what became of it.
+def session_of(broker: Services, request_id: str, call: Call) -> str:
+    """In which session a call with this id acts; empty: it has not come to that."""
+    with closing(broker.noted_calls.file(call.client, request_id)) as file:
+        noted = file.read()
+    return str(noted.acts.get("session_id", "")) if noted else ""
 
-        Raises:
-            InvalidArgument: another call had this id.
-            OutcomeUnknown: nobody can tell whether it was done; it is not done again.
-            TimedOut: another call with this id is under way, and has no result yet.
-            NotRetained: it was done, and its result is no longer kept.
-            TmuxMcpError: as the operation.
-        """
-        with closing(self._noted.file(call.client, request_id)) as file:
 
-            async def before() -> Result | None:
-                return await self._before(file, request, call)
-
-            found = await (before() if call.person else self._gate.asked_again(request, call, before))
-            return found or await self._do_first(file, request, request_id, call)
-
-    def session_of(self, request_id: str, call: Call) -> str:
-        """In which session a call with this id acts; empty: it has not come to that."""
-        with closing(self._noted.file(call.client, request_id)) as file:
-            noted = file.read()
-        return str(noted.acts.get("session_id", "")) if noted else ""
-
-    async def _do_first(self, file: CallFile, request: Request[Any], request_id: str, call: Call) -> Result:
-        one = IdempotentCall(file, request, request_id)
-        try:
-            result = await self._first(request, call, one)
-        except TmuxMcpError as error:
-            with anyio.CancelScope(shield=True):
-                await one.refused(error)
-            raise
+@asynccontextmanager
+async def _written_down(work: Work[Any], noting: IdempotentCall) -> AsyncIterator[None]:
+    """Have what came of a call written down; where it did nothing, nothing stays of it."""
+    try:
+        yield
+    except TmuxMcpError as error:
         with anyio.CancelScope(shield=True):
-            await one.write_result(result)
-        return result
+            await noting.refused(error)
+        raise
+    assert work.answer
+    with anyio.CancelScope(shield=True):
+        await noting.write_result(work.answer)
 
-    async def _before(self, file: CallFile, request: Request[Any], call: Call) -> Result | None:
-        """What became of a call with this id; None: there was none that did anything, and the file is held."""
-        await anyio.to_thread.run_sync(self._noted.tidy)
-        if call.person:
-            return await self._turn(file, request, call)
-        with self._admission.admit(call):
-            return await self._turn(file, request, call)
 
-    async def _turn(self, file: CallFile, request: Request[Any], call: Call) -> Result | None:
-        deadline = time.monotonic() + self._patience_s(request)
+async def _outcome(work: Work[Any], file: CallFile) -> r.Result | None:
+    """What became of a call with this id; None: there was none that did anything, and the file is held."""
+    await anyio.to_thread.run_sync(work.broker.noted_calls.tidy)
+    with work.counted():
+        deadline = time.monotonic() + _patience_s(work)
         step_s = ASK_ENDED_S
         while True:
             held = file.take()
             noted = file.read()
             if noted:
-                _check_same(request, noted)
+                _check_same(work.asked, noted)
             if noted and (noted.result is not None or noted.done_at):
-                return await self._replayed(request, call, noted)
+                return await _replayed(work, noted)
             if held:
-                return await self._outcome_of_ended(file, request, call, noted) if noted else None
+                return await _outcome_of_ended(work, file, noted) if noted else None
             if (left_s := deadline - time.monotonic()) <= 0:
                 break
             await anyio.sleep(min(step_s, left_s))
             step_s = min(step_s * 1.5, ASK_SELDOM_S)
-        result = await self._take_up(request, call, noted, False) if noted else None
-        if result is None:
-            raise TimedOut(
-                "Another call with this request_id is under way, and has no result yet.",
-                hint="Make the same call with the same request_id again: nothing is done twice.",
-            )
-        return result
+        result = await _taken_up(work, noted, alone=False) if noted else None
+    if result is None:
+        raise TimedOut(
+            "Another call with this request_id is under way, and has no result yet.",
+            hint="Make the same call with the same request_id again: nothing is done twice.",
+        )
+    return result
 
-    def _patience_s(self, request: Request[Any]) -> float:
-        given = next(int(getattr(request, name)) for name in WAIT_ARGUMENTS if name in request.operation.arguments)
-        return min(given, self._settings.max_wait_ms) / 1000
 
-    async def _outcome_of_ended(
-        self, file: CallFile, request: Request[Any], call: Call, noted: NotedCall
-    ) -> Result | None:
-        """What became of a call that nobody carries out any more; None: it did nothing, and never will."""
-        file.keep()
-        try:
-            result = await self._take_up(request, call, noted, True)
-        except NOTHING_RAN:
-            if isinstance(request, q.Run):
-                file.forget()
-            raise
-        if result is None:
-            file.clear()
-            return None
-        with anyio.CancelScope(shield=True):
-            await IdempotentCall.of(file, request).write_result(result)
-        return result
+def _patience_s(work: Work[Any]) -> float:
+    asked = work.asked
+    given = next(int(getattr(asked, name)) for name in WAIT_ARGUMENTS if name in asked.operation.arguments)
+    return min(given, work.broker.settings.max_wait_ms) / 1000
 
-    async def _replayed(self, request: Request[Any], call: Call, noted: NotedCall) -> Result:
-        if noted.result is None:
-            session, number = noted.acts.get("session_id"), noted.acts.get("number")
-            where = f" It was done in session {session}" if session else ""
-            where += f": read command={number} may still have it." if where and number else "." if where else ""
-            raise NotRetained(
-                f"This call was done before {noted.done_at}, and its result is no longer kept.{where}",
-                hint="It is not done again with this request_id.",
-                session_id=session,
-            )
-        result = await self._take_up(request, call, noted, False)
-        assert result, "there is one"
-        return result
+
+async def _outcome_of_ended(work: Work[Any], file: CallFile, noted: NotedCall) -> r.Result | None:
+    """What became of a call that nobody carries out any more; None: it did nothing, and never will."""
+    file.keep()
+    try:
+        result = await _taken_up(work, noted, alone=True)
+    except NOTHING_RAN:
+        if isinstance(work.asked, q.Run):
+            file.forget()
+        raise
+    if result is None:
+        file.clear()
+        return None
+    with anyio.CancelScope(shield=True):
+        await IdempotentCall.of(file, work.asked).write_result(result)
+    return result
+
+
+async def _replayed(work: Work[Any], noted: NotedCall) -> r.Result:
+    if noted.result is None:
+        session, number = noted.acts.get("session_id"), noted.acts.get("number")
+        where = f" It was done in session {session}" if session else ""
+        where += f": read command={number} may still have it." if where and number else "." if where else ""
+        raise NotRetained(
+            f"This call was done before {noted.done_at}, and its result is no longer kept.{where}",
+            hint="It is not done again with this request_id.",
+            session_id=session,
+        )
+    result = await _taken_up(work, noted, alone=False)
+    assert result, "there is one"
+    return result
+
+
+async def _taken_up(work: Work[Any], noted: NotedCall, *, alone: bool) -> r.Result | None:
+    """What became of an earlier call with the same id, for who asks now; None: it has not acted, and never will.
+
+    Args:
+        alone: nobody else carries it out; else None means that it has no result yet.
+
+    Raises:
+        OutcomeUnknown: nobody can tell; nothing is typed.
+        TmuxMcpError: as the operation.
+    """
+    with work.answering():
+        return await TAKE_UPS[type(work.request)](work, noted, alone)
 
 
 def _check_same(request: Request[Any], noted: NotedCall) -> None:
@@ -198,7 +196,7 @@ STEPS_OVER = (
 )
 
 
-def result(kind: type[R], noted: NotedCall) -> R:
+def _result(kind: type[R], noted: NotedCall) -> R:
     """The result as it was written down."""
     assert noted.result is not None
     values = {name: value for name, value in noted.result.items() if name in kind.model_fields}
@@ -207,12 +205,29 @@ def result(kind: type[R], noted: NotedCall) -> R:
     return kind.model_validate({**values, "replayed": True})
 
 
-async def run(registry: Registry, noted: NotedCall, request: q.Run, call: Call) -> r.RunResult:
+async def _run(work: Work[q.Run], noted: NotedCall, alone: bool) -> r.RunResult | None:
+    request, call = work.request, work.call
+    limit, effective = clamp(work.broker.settings, request.timeout_ms)
+    if noted.result is not None:
+        return await _printed_before(work, noted)
+    session = await run.session_of(work.broker.registry, noted)
+    if alone:
+        until = await return_when(work, limit)
+        ran = await run.finish(session, noted, request.command, until, call.progress)
+    else:
+        ran = run.under_way(session, await session.look(), noted, request.command)
+    if ran is None:
+        return None
+    return (await ran_result(work, session, ran, effective)).model_copy(update={"replayed": True})
+
+
+async def _printed_before(work: Work[q.Run], noted: NotedCall) -> r.RunResult:
     """What a command that has ended printed; who asks has read it by that, as who asked first."""
     assert noted.result is not None
-    found = result(r.RunResult, noted)
+    request, call = work.request, work.call
+    found = _result(r.RunResult, noted)
     with suppress(SessionNotFound):
-        session = await registry.known(found.session_id, int(noted.acts["generation"]))
+        session = await work.broker.registry.known(found.session_id, int(noted.acts["generation"]))
         if session.meta.nonce != noted.acts["nonce"]:
             return found
         if noted.result.get("left_out"):
@@ -241,15 +256,47 @@ async def _output(session: Session, found: r.RunResult, request: q.Run) -> dict[
     return {"output": output.text, "truncated": output.truncated, "omitted_bytes": output.omitted_bytes}
 
 
-async def sent(reading: Reading, session: Session, request: q.Send, call: Call, noted: NotedCall) -> r.SendResult:
+async def _create_session(work: Work[q.CreateSession], noted: NotedCall, alone: bool) -> r.CreateSessionResult | None:
+    if noted.result is not None:
+        return _result(r.CreateSessionResult, noted)
+    if not alone:
+        return None
+    creation = work.broker.creation
+    async with creation.lock():
+        session = await lifecycle.session_of_call(work.broker.registry, noted)
+    if session is None:
+        return None
+    if not session.exited:
+        await creation.started(session)
+    return (await lifecycle.created_result(work, session)).model_copy(update={"replayed": True})
+
+
+async def _send(work: Work[q.Send], noted: NotedCall, alone: bool) -> r.SendResult | None:
+    if noted.result is not None:
+        return _result(r.SendResult, noted)
+    if not alone:
+        return None
+    session = await run.session_of(work.broker.registry, noted)
+    typed = await run.was_typed(session, noted) if run.is_open(noted) else False
+    if typed is None:
+        typed = run.is_written_down(session, noted)
+    if typed is None:
+        raise run.unknown(noted, "tmux does not tell any more")
+    if work.request.steps:
+        return _steps(session, work.request, noted, typed=typed)
+    return await _sent(work, session, noted) if typed else None
+
+
+async def _sent(work: Work[q.Send], session: Session, noted: NotedCall) -> r.SendResult:
     """That it was typed; what came of it is waited for and read anew."""
+    request, call, reading = work.request, work.call, work.broker.part(Reading)
     size = int(noted.acts["bytes"])
     if request.read == "none":
         return r.SendResult(session_id=session.id, sent_bytes=size, replayed=True, note=LOOKED_AGAIN_NOTE, result=None)
     wait = await reading.wait(request, call)
     wait.sent_at, lines = int(noted.acts["offset"]), 1
     if not request.secret:
-        what = sending.typing(reading.settings, request)
+        what = sending.typing(work.broker.settings, request)
         wait.typed, wait.entered, lines = what.with_enters.rstrip("\n"), what.entered, what.lines
     wait.typed_now, wait.before_seen = TypedNow(wait.sent_at, lines), False
     await reading.before(session, request, wait, call, now=True)
@@ -257,7 +304,7 @@ async def sent(reading: Reading, session: Session, request: q.Send, call: Call, 
     return r.SendResult(session_id=session.id, sent_bytes=size, replayed=True, note=LOOKED_AGAIN_NOTE, result=read)
 
 
-def steps(session: Session, request: q.Send, noted: NotedCall, *, typed: bool) -> r.SendResult | None:
+def _steps(session: Session, request: q.Send, noted: NotedCall, *, typed: bool) -> r.SendResult | None:
     """Which of several steps were typed; None: none was. Those behind them are not typed any more."""
     done = [r.SendStep.model_validate(each) for each in noted.steps]
     if typed:
@@ -275,3 +322,11 @@ def steps(session: Session, request: q.Send, noted: NotedCall, *, typed: bool) -
         note=f"{STEPS_OVER}{behind}",
         result=None,
     )
+
+
+TAKE_UPS: dict[type[Request[Any]], Callable[[Work[Any], NotedCall, bool], Awaitable[r.Result | None]]] = {
+    q.Run: _run,
+    q.CreateSession: _create_session,
+    q.Send: _send,
+}
+"""What tells what became of an earlier call, as `_taken_up` has it, by the kind of request."""

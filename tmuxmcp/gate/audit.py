@@ -165,6 +165,8 @@ class AuditLine:
         """Begin the line of a call; without a request, of one whose arguments are not understood."""
         self._redactor = redactor
         self._begun = time.monotonic()
+        self.opened: OpenLine | None = None
+        """What stands on the disk to be filled in, where the audit is strict."""
         self._facts: dict[str, Any] = {
             "time": iso(time.time()),
             "call_id": call.call_id,
@@ -181,6 +183,11 @@ class AuditLine:
             "error_code": None,
             "policy": None,
         }
+
+    @property
+    def ended(self) -> bool:
+        """It is known what came of the call."""
+        return bool(self._facts["outcome"] != "started")
 
     def see(self, place: ActionPlace) -> None:
         """Take in where it happens."""

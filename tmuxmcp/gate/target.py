@@ -15,11 +15,8 @@ from tmuxmcp.machine.searching import Searching
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.life import State
-from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.retention import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell.secretreader import SecretReader
 
 READY_MS = 5000
 """How long a default session's program may take until it is ready."""
@@ -36,12 +33,6 @@ class Target:
     """None: the call concerns no session, or the caller's default session, which is still to be made."""
     error: TmuxMcpError | None = None
     """Why there is none of that id."""
-    restores: Restoration | NotRestored | None = None
-    """What the session that a call makes has from one that is over."""
-    agreed: SecretReader | None = None
-    """Who gets the secret that a call types, as a person agreed."""
-    noting: IdempotentCall | None = None
-    """Writes down what a call with an id is about to do."""
     as_known: bool = False
     """The session is as tmux last told of it; whoever acts finds out whether it still is, or raises `PaneChanged`."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.restoring import Pruned, Restored
+    from tmuxmcp.broker.lifecycle import Pruned, Restored
 
 HEADING = ("ID", "BYTES", "LAST", "WHY")
 
@@ -68,7 +68,7 @@ async def _prune(broker: Broker, options: argparse.Namespace) -> int:
 
 async def _prune_without_server(options: argparse.Namespace) -> int:
     from tmuxmcp.app import broker_settings
-    from tmuxmcp.broker.restoring import Prune
+    from tmuxmcp.broker.lifecycle import Prune
 
     async def live() -> Collection[str]:
         return ()
