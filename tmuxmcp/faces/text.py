@@ -14,7 +14,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -36,83 +36,18 @@ Fields = Iterator[tuple[str, Any]]
 
 def render(result: r.Result) -> str:
     """The whole of a result as text."""
-    match result:
-        case r.RunResult():
-            return _above(result.output, footer(result))
-        case r.ReadResult():
-            return _above(result.content, footer(result))
-        case r.SendResult():
-            return _above(result.result.content if result.result else "", footer(result))
-        case r.RunProcessResult():
-            return _above(_streams(result), footer(result))
-        case r.ReadFileResult():
-            return _above(sanitize(result.data)[0], footer(result))
-        case r.ListDirectoryResult():
-            return _above("\n".join(map(_directory_entry, result.entries)), footer(result))
-        case r.GitStatusResult():
-            return _above("\n".join(map(_git_file, result.files)), footer(result))
-        case r.GitLogResult():
-            return _above("\n".join(map(_git_commit, result.commits)), footer(result))
-        case r.GitDiffResult():
-            return _above(sanitize(result.text)[0], footer(result))
-        case r.EditorActionResult() | r.PagerActionResult():
-            return _above(result.content, footer(result))
-        case r.R2CmdResult():
-            return _above(sanitize(result.text)[0], footer(result))
-        case r.R2CmdjResult():
-            return _above(sanitize(json.dumps(result.json, ensure_ascii=False))[0], footer(result))
-        case r.GdbOpenResult() | r.GdbCmdResult():
-            return _above(sanitize(result.text)[0], footer(result))
-        case r.ListSessionsResult():
-            return _above("\n".join(map(_summary, result.sessions)), footer(result))
-        case r.ListCommandsResult():
-            return _above("\n".join(map(_command, result.commands)), footer(result))
-        case r.SearchResult():
-            return _above(matches(result), footer(result))
-        case r.CreateSessionResult() | r.SessionFacts() | r.HealthResult():
-            return "\n".join(_lines(result))
-        case _:
-            return footer(result)
+    if isinstance(result, r.CreateSessionResult | r.SessionFacts | r.HealthResult):
+        return "\n".join(_lines(result))
+    above = ABOVE.get(type(result))
+    return _above(above(result) if above else "", footer(result))
 
 
 def footer(result: r.Result) -> str:
     """One line: the fields of a result that say something."""
-    match result:
-        case r.RunResult():
-            fields = _run(result)
-        case r.ReadResult():
-            fields = _read(result)
-        case r.SendResult():
-            fields = _send(result)
-        case r.SearchResult():
-            fields = _search(result)
-        case r.RunProcessResult():
-            fields = _process(result)
-        case r.ReadFileResult() | r.ScreenshotResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "data")
-        case r.GitStatusResult() | r.GitLogResult() | r.GitDiffResult():
-            fields = (
-                (name, value) for name, value in _known_fields(result) if name not in ("files", "commits", "text")
-            )
-        case r.EditorActionResult() | r.PagerActionResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "content")
-        case r.R2CmdResult() | r.R2CmdjResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name not in ("text", "json"))
-        case r.GdbOpenResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "text")
-        case r.GdbCmdResult():
-            fields = _gdb(result)
-        case r.ListDirectoryResult() | r.ListCommandsResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name not in ("entries", "commands"))
-        case r.ListSessionsResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "sessions")
-        case r.WaitResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "also_ended" or value)
-        case r.CreateSessionResult():
-            fields = ((name, value) for name, value in _known_fields(result) if name != "replayed" or value)
-        case _:
-            fields = _known_fields(result)
-    return "[" + " ".join(f"{name}={_value(value)}" for name, value in fields) + "]"
+    fields = FOOTERS.get(type(result), _known_fields)(result)
+    shown = BODIES if type(result) in ABOVE else ()
+    told = ((name, value) for name, value in fields if name not in shown and (value or name not in TOLD_IF_SO))
+    return "[" + " ".join(f"{name}={_value(value)}" for name, value in told) + "]"
 
 
 def _above(text: str, last: str) -> str:
@@ -358,6 +293,50 @@ def _value(value: Any) -> str:
     if type(value) is int:
         return str(value)
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+def _clean(text: str) -> str:
+    return sanitize(text)[0]
+
+
+ABOVE: Mapping[type[r.Result], Callable[[Any], str]] = {
+    r.RunResult: lambda result: result.output,
+    r.ReadResult: lambda result: result.content,
+    r.SendResult: lambda result: result.result.content if result.result else "",
+    r.RunProcessResult: _streams,
+    r.ReadFileResult: lambda result: _clean(result.data),
+    r.ListDirectoryResult: lambda result: "\n".join(map(_directory_entry, result.entries)),
+    r.GitStatusResult: lambda result: "\n".join(map(_git_file, result.files)),
+    r.GitLogResult: lambda result: "\n".join(map(_git_commit, result.commits)),
+    r.GitDiffResult: lambda result: _clean(result.text),
+    r.EditorActionResult: lambda result: result.content,
+    r.PagerActionResult: lambda result: result.content,
+    r.R2CmdResult: lambda result: _clean(result.text),
+    r.R2CmdjResult: lambda result: _clean(json.dumps(result.json, ensure_ascii=False)),
+    r.GdbOpenResult: lambda result: _clean(result.text),
+    r.GdbCmdResult: lambda result: _clean(result.text),
+    r.ScreenshotResult: lambda result: "",
+    r.ListSessionsResult: lambda result: "\n".join(map(_summary, result.sessions)),
+    r.ListCommandsResult: lambda result: "\n".join(map(_command, result.commands)),
+    r.SearchResult: matches,
+}
+"""What stands above the footer of a result; of others nothing does."""
+
+FOOTERS: Mapping[type[r.Result], Callable[[Any], Fields]] = {
+    r.RunResult: _run,
+    r.ReadResult: _read,
+    r.SendResult: _send,
+    r.SearchResult: _search,
+    r.RunProcessResult: _process,
+    r.GdbCmdResult: _gdb,
+}
+"""What stands in the footer of a result; of others all that is known does, but for what stands above it."""
+
+BODIES = ("data", "files", "commits", "text", "content", "json", "entries", "commands", "sessions")
+"""Fields that stand above a footer."""
+
+TOLD_IF_SO = ("also_ended", "replayed")
+"""Fields that are no news where they are empty or false."""
 
 
 # ---- Room for long answers -------------------------------------------------------------------------------------------
