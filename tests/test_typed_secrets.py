@@ -17,7 +17,7 @@ import pytest
 from tests import canaries
 from tests.agent import Agent, ToolFailed, audit_lines, eventually, run_command_line
 from tests.conftest import SLOW, end_server
-from tmuxmcp.broker import secretuse
+from tmuxmcp.broker import send
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.contract.settings import BrokerSettings, Secret
@@ -324,7 +324,7 @@ async def test_tmux_does_not_type_once_another_program_is_in_front(
         os.kill(look.verdict.process.pid, 9)
         eventually(lambda: foreground_group(session.pane.leader) != look.facts.foreground)
 
-    monkeypatch.setattr(secretuse, "_note", ends)
+    monkeypatch.setattr(send, "_note", ends)
     with pytest.raises(TmuxFailed, match="Nothing was typed"):
         await broker.send(secret="db")
     log = (broker.settings.state_dir / "sessions" / before.session_id / "out.raw").read_bytes()

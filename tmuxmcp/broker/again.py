@@ -44,7 +44,7 @@ from tmuxmcp.record.notedcalls import CallFile, NotedCall
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.levels import is_replaced
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.noting import NOTHING_RAN, IdempotentCall, digest_of
+from tmuxmcp.sessions.noting import NOTHING_RAN, IdempotentCall, digest_of, write_result
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import typed
@@ -101,11 +101,11 @@ async def _written_down(work: Work[Any], noting: IdempotentCall) -> AsyncIterato
         yield
     except TmuxMcpError as error:
         with anyio.CancelScope(shield=True):
-            await noting.refused(error)
+            await noting.failed(error)
         raise
     assert work.answer
     with anyio.CancelScope(shield=True):
-        await noting.write_result(work.answer)
+        await noting.ended(work.answer)
 
 
 async def _outcome(work: Work[Any], file: CallFile) -> r.Result | None:
@@ -156,7 +156,7 @@ async def _outcome_of_ended(work: Work[Any], file: CallFile, noted: NotedCall) -
         file.clear()
         return None
     with anyio.CancelScope(shield=True):
-        await IdempotentCall.of(file, work.asked).write_result(result)
+        await write_result(file, result)
     return result
 
 

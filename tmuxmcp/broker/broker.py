@@ -104,9 +104,13 @@ class Broker(Operations):
             TmuxUnavailable, PermissionDenied, InvalidArgument
         """
         broker = cls(settings, caller)
-        timekeeper = Timekeeper(broker.registry, broker.watcher) if keeps_times else None
-        seen: SizesSeen | None = None
-        making = broker.services.making = CheckpointMaker(broker.registry) if keeps_times else None
+        jobs, at_end = [broker._reap, broker._mind_connections], []
+        if keeps_times:
+            timekeeper, making = Timekeeper(broker.registry, broker.watcher), CheckpointMaker(broker.registry)
+            care = RecordingCare(broker.registry, broker.creation, partial(lifecycle.finish_recording, broker.services))
+            jobs += [timekeeper.run, making.run, StatusLine(broker.registry).run, care.run]
+            at_end = [timekeeper.close, making.close]
+            broker.services.making = making
         # tmux.sock first: two brokers that start at once must agree on one server.
         async with broker._connections() as connections, anyio.create_task_group() as task_group:
             try:
@@ -119,18 +123,11 @@ class Broker(Operations):
                     await broker.registry.adopt()
                     with suppress(TmuxMcpError):
                         await broker.creation.sweep()
-                seen = None if keeps_times else SizesSeen(broker.registry)
-                if timekeeper:
-                    task_group.start_soon(timekeeper.run)
-                if making:
-                    task_group.start_soon(making.run)
-                if keeps_times:
-                    task_group.start_soon(StatusLine(broker.registry).run)
-                    finish = partial(lifecycle.finish_recording, broker.services)
-                    task_group.start_soon(RecordingCare(broker.registry, broker.creation, finish).run)
+                if not keeps_times:
+                    at_end = [SizesSeen(broker.registry).note]
                 broker.services.tasks = task_group
-                task_group.start_soon(broker._reap)
-                task_group.start_soon(broker._mind_connections)
+                for job in jobs:
+                    task_group.start_soon(job)
                 yield broker
             finally:
                 with anyio.CancelScope(shield=True):
@@ -138,12 +135,8 @@ class Broker(Operations):
                 if settings.on_exit == "destroy":
                     with anyio.move_on_after(2, shield=True):
                         await broker._destroy_own()
-                if timekeeper:
-                    timekeeper.close()
-                elif seen:
-                    seen.note()
-                if making:
-                    making.close()
+                for end in at_end:
+                    end()
                 task_group.cancel_scope.cancel()
 
     @asynccontextmanager

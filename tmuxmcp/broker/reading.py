@@ -26,6 +26,7 @@ from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 from tmuxmcp.record import search
 from tmuxmcp.record.events import Holding, handed_back
+from tmuxmcp.record.levels import Level
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.screens import NOTHING_SHOWN, ScreenChange, Screens, ShownScreen, change, shown_by
@@ -502,6 +503,17 @@ def cursor_of(pane: Pane | None) -> r.CursorPosition | None:
 def title_of(pane: Pane | None) -> str:
     """The title that a pane's program has set, safe to show; until then tmux calls it after the machine."""
     return views.title(pane.title if pane else "")
+
+
+def shell_of(level: Level, program: str) -> r.ShellInFront:
+    """A shell as results tell it; `program`: name of the session's own."""
+    kind = kind_of(level, program)
+    return r.ShellInFront(kind=kind, where=level.where, level=level.number, adopted=level.number > 0, host=level.host)
+
+
+def kind_of(level: Level, program: str) -> str:
+    """The name of a shell."""
+    return level.kind if level.number else program
 
 
 # ---- Which callers were told that a session has ended, so that a wait over all sessions tells each end once ----------

@@ -71,7 +71,7 @@ async def start_recording(work: Work[q.StartRecording]) -> r.StartRecordingResul
             raise _runs(session, before)
         path, place = "", None
         if asked.path:
-            path, place = machine.absolute(asked.path), await machine.reserve(asked.path)
+            path, place = machine.absolute(asked.path), await machine.on_files("reserve", asked.path)
         try:
             note = begin_recording(
                 session.directory,
@@ -87,7 +87,7 @@ async def start_recording(work: Work[q.StartRecording]) -> r.StartRecordingResul
         except IoError:
             if place:
                 with suppress(TmuxMcpError):
-                    await machine.release(asked.path, place)
+                    await machine.on_files("release", asked.path, place)
             raise
     _tell(session, note)
     return r.StartRecordingResult(
@@ -241,7 +241,7 @@ class Recorder:
         """Give the place back of a recording that nobody wants, as nothing failed."""
         if note.path and note.place:
             with suppress(TmuxMcpError):
-                await self._machine.release(note.path, note.place)
+                await self._machine.on_files("release", note.path, note.place)
         elif note.name:
             (session.directory.recordings / note.name).unlink(missing_ok=True)
         note = replace(note, state="discarded", note="Nothing failed, so it was not kept.")
@@ -395,7 +395,7 @@ async def export_recording(work: Work[q.ExportRecording]) -> r.ExportRecordingRe
     """
     session, asked, machine = await work.settled_session(), work.request, work.broker.part(MachineWork)
     if asked.path:
-        await machine.check_new(asked.path)
+        await machine.on_files("check_new", asked.path)
     stretch, note = await _stretch(session, asked)
     start = await screen_at(session, stretch.begin) if stretch.begin else None
     idle_limit_ms = None if asked.idle_limit_s is None else round(asked.idle_limit_s * 1000)

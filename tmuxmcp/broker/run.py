@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tmuxmcp.broker.reading import Reading, clamp, has_read, note_match, notes
-from tmuxmcp.broker.sight import shell_of
+from tmuxmcp.broker.reading import Reading, clamp, has_read, note_match, notes, shell_of
 from tmuxmcp.broker.verbs import Work, check_size, verb
 from tmuxmcp.broker.views import output_of
 from tmuxmcp.contract import requests as q

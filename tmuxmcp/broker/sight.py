@@ -16,7 +16,7 @@ import anyio.lowlevel
 
 from tmuxmcp.broker import past
 from tmuxmcp.broker.admission import check_health
-from tmuxmcp.broker.reading import cursor_of, title_of
+from tmuxmcp.broker.reading import cursor_of, kind_of, shell_of, title_of
 from tmuxmcp.broker.verbs import Work, verb
 from tmuxmcp.broker.views import PageViewer
 from tmuxmcp.contract import requests as q
@@ -26,7 +26,6 @@ from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.finding import certain
-from tmuxmcp.record.levels import Level
 from tmuxmcp.record.meta import Meta, find_generation, kept_generations
 from tmuxmcp.record.past.timing import FIRST_STEP
 from tmuxmcp.sessions import commandresults, inputrequests
@@ -399,7 +398,7 @@ async def get_session(work: Work[q.GetSession]) -> r.SessionFacts:
         if look.marks and look.own_shell_in_front and not look.exited
         else None,
         levels=[
-            r.ShellLevel(level=each.level.number, kind=_kind(each.level, look.program), state=_state(each, look))
+            r.ShellLevel(level=each.level.number, kind=kind_of(each.level, look.program), state=_state(each, look))
             for each in look.levels
             if (look.own_marks or each.level.number) and not look.exited
         ],
@@ -457,20 +456,9 @@ def recording_of(session: Session) -> r.RecordingFacts | None:
     )
 
 
-def shell_of(level: Level, program: str) -> r.ShellInFront:
-    """A shell as results tell it; `program`: name of the session's own."""
-    return r.ShellInFront(
-        kind=_kind(level, program), where=level.where, level=level.number, adopted=level.number > 0, host=level.host
-    )
-
-
 def _state(each: LevelScan, look: Look) -> str:
     """What a shell does; one that another is in front of runs that."""
     return each.shell.state.value if each.level.nonce == look.level.nonce else ShellState.RUNNING.value
-
-
-def _kind(level: Level, program: str) -> str:
-    return level.kind if level.number else program
 
 
 def _recorded(look: Look) -> bool:

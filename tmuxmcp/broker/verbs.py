@@ -98,6 +98,7 @@ class Work(Generic[Q]):
     def __init__(self, broker: Services, asked: Request[Any], call: Call, noting: IdempotentCall | None = None) -> None:
         """Begin with what was asked; `noting` writes down what a call with an id is about to do."""
         self.broker, self.asked, self.call, self.noting = broker, asked, call, noting
+        self.caller = call.caller
         self.request = cast("Q", asked.filled(broker.settings))
         """What was asked, with the settings in place of what was left out."""
         self.restores: Restoration | NotRestored | None = None
@@ -115,11 +116,6 @@ class Work(Generic[Q]):
         """What the verb gave."""
         self.answer: Result | None = None
         """What the caller is given."""
-
-    @property
-    def caller(self) -> str:
-        """In whose name it is made."""
-        return self.call.caller
 
     @contextmanager
     def answering(self) -> Iterator[None]:

@@ -139,14 +139,6 @@ class MachineWork:
         self.ahead = process.PrestartedSupervisor()
         broker.left_open.push_async_callback(self.ahead.close)
 
-    async def check_new(self, path: str) -> None:
-        """Say whether a file could be made there, as `write_file` would make it.
-
-        Raises:
-            TmuxMcpError: it could not.
-        """
-        await self.on_files("check_new", path)
-
     @property
     def is_inside(self) -> bool:
         """There is a sandbox in the settings: what is done here is done inside."""
@@ -155,23 +147,6 @@ class MachineWork:
     def absolute(self, path: str) -> str:
         """Where a path that a caller gives leads, as it is spelled."""
         return _absolute(self._files(), path)
-
-    async def reserve(self, path: str) -> FileId:
-        """Keep a place for a file that is made later.
-
-        Raises:
-            TmuxMcpError: it cannot be made there.
-        """
-        place: FileId = await self.on_files("reserve", path)
-        return place
-
-    async def release(self, path: str, reserved: FileId) -> None:
-        """Give back a place that was kept.
-
-        Raises:
-            TmuxMcpError: it cannot be reached any more.
-        """
-        await self.on_files("release", path, reserved)
 
     async def move_in(self, path: str, made: Path, reserved: FileId | None = None) -> str:
         """Make a new file of what lies elsewhere; where it lies then.
@@ -193,7 +168,11 @@ class MachineWork:
         return _absolute(self._files(), path)
 
     async def on_files(self, work: FileWork, path: str, *arguments: Any, data: bytes = b"") -> Any:
-        """Have a method of `Files` done, inside where there is a sandbox in the settings."""
+        """Have a method of `Files` done, inside where there is a sandbox in the settings.
+
+        Raises:
+            TmuxMcpError: as that method.
+        """
         if self._settings.sandbox != "none":
             return await inside.files(self._boundary, work, path, *arguments, data=data)
         files = self._files()
