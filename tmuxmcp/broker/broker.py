@@ -18,7 +18,7 @@ import anyio.abc
 from tmuxmcp.broker import again, lifecycle, stages
 from tmuxmcp.broker.answering import InClient, PersonAnswers
 from tmuxmcp.broker.hands import PageInput
-from tmuxmcp.broker.lifecycle import Prune, Pruned, Restored
+from tmuxmcp.broker.lifecycle import Pruned, Restored
 from tmuxmcp.broker.sight import SessionSights
 from tmuxmcp.broker.verbs import Services, Work
 from tmuxmcp.contract.call import Call
@@ -418,11 +418,9 @@ class Broker(Operations):
             SessionNotFound, InvalidArgument: what is named is not there, or has to stay.
             TimedOut, IoError, TmuxFailed: nothing more was removed.
         """
-        prune = Prune(self.settings, self._known_to_tmux, by)
-        if look_only:
-            return await prune.preview(wish)
-        pruned = await prune.run(wish)
-        for each in pruned.removed:
+        live = partial(panes.known_ids, self.tmux)
+        pruned = await lifecycle.prune(self.settings, wish, live, by=by, look_only=look_only)
+        for each in [] if look_only else pruned.removed:
             self.registry.drop(each.name)
         return pruned
 
@@ -447,9 +445,6 @@ class Broker(Operations):
     async def lost(self) -> list[str]:
         """The ids of the sessions of which nobody tells how they ended, the oldest first."""
         return await lifecycle.lost(self.registry)
-
-    async def _known_to_tmux(self) -> set[str]:
-        return await panes.known_ids(self.tmux)
 
     async def _mind_connections(self) -> None:
         """Let sessions on other hosts end: ssh waits for the channel by which we ask there. See who printed much."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import shutil
@@ -10,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from copy import copy
-from pathlib import Path
+from functools import partial
 from typing import cast
 
 import anyio
@@ -358,9 +357,8 @@ async def finish_recording(broker: Services, session: Session) -> None:
 
 # ---- Removed: the files of sessions that are over; the audit says what went and why ----------------------------------
 
-log = logging.getLogger(__name__)
-
 Live = Callable[[], Awaitable[Collection[str]]]
+"""Asks tmux for the ids of all sessions that it knows."""
 
 
 @dataclass(frozen=True)
@@ -373,71 +371,41 @@ class Pruned:
     """What should have gone, and is there still, or partly."""
 
 
-class Prune:
-    """Removes what is to go on one state directory."""
+async def prune(
+    settings: BrokerSettings, wish: RetentionWish, live: Live, *, by: str = "", look_only: bool = False
+) -> Pruned:
+    """Remove what is to go of one state directory.
 
-    def __init__(self, settings: BrokerSettings, live: Live, by: str = "") -> None:
-        """`live` asks tmux for the ids of all sessions that it knows; `by`: the caller who wants it, if one does."""
-        self._settings, self._live, self._by = settings, live, by
-        self._audit = Audit(settings.state_dir)
-        self._told = False
+    Args:
+        by: the caller who wants it; empty: the settings do.
+        look_only: only tell what would go.
 
-    @property
-    def _state_dir(self) -> Path:
-        return self._settings.state_dir
+    Raises:
+        SessionNotFound, InvalidArgument: what is named is not there, or has to stay.
+        TimedOut: another broker has been making a session for too long.
+        IoError: the audit is strict and cannot be written.
+    """
+    known = await live()
+    removals = partial(retention.removals, settings.state_dir, wish, known, look_only=look_only)
+    found = await anyio.to_thread.run_sync(removals)
+    if look_only or not found:
+        return Pruned(found, [])
+    pruned, audit = Pruned([], []), Audit(settings.state_dir, wish=settings.audit)
+    async with locks.lock_within(making_lock(settings.state_dir), patience_s=CREATION_LOCK_S) as held:
+        if not held:
+            raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
+        known = await live()  # nobody makes one now
+        for each in found:
+            if each.name not in known:
+                gone = await anyio.to_thread.run_sync(_remove, each, audit, by)
+                (pruned.removed if gone else pruned.left).append(each)
+    return pruned
 
-    async def preview(self, wish: RetentionWish) -> Pruned:
-        """What would go; nothing is changed.
 
-        Raises:
-            SessionNotFound, InvalidArgument: what is named is not there, or has to stay.
-        """
-        live = await self._live()
-        return Pruned(
-            await anyio.to_thread.run_sync(lambda: retention.removals(self._state_dir, wish, live, look_only=True)), []
-        )
-
-    async def run(self, wish: RetentionWish) -> Pruned:
-        """Remove what has to go.
-
-        Raises:
-            SessionNotFound, InvalidArgument: as `preview`.
-            TimedOut: another broker has been making a session for too long.
-            IoError: the audit is strict and cannot be written.
-        """
-        live = await self._live()
-        found = await anyio.to_thread.run_sync(retention.removals, self._state_dir, wish, live)
-        pruned = Pruned([], [])
-        if not found:
-            return pruned
-        async with locks.lock_within(making_lock(self._state_dir), patience_s=CREATION_LOCK_S) as held:
-            if not held:
-                raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
-            live = await self._live()  # nobody makes one now
-            for each in found:
-                if each.name not in live:
-                    gone = await anyio.to_thread.run_sync(self._remove, each)
-                    (pruned.removed if gone else pruned.left).append(each)
-        return pruned
-
-    def _remove(self, removal: Removal) -> bool:
-        """Remove the files of one session; whether that was done."""
-        entry = of_removal(removal.name, removal.bytes, removal.why, self._by)
-        try:
-            line = self._audit.begin(entry) if self._settings.audit == "strict" else None
-        except OSError as error:
-            raise IoError(
-                f"The audit cannot be written ({error.strerror}), and nothing is removed without it.",
-                hint=f"Mend {self._audit.path}; the setting audit says `strict`.",
-            ) from None
-        gone = retention.remove(removal)
-        entry |= {"outcome": "ok"} if gone else {"outcome": "error", "error_code": IoError.code}
-        try:
-            if line:
-                line.finish(entry)
-            elif self._settings.audit != "off":
-                self._audit.write(entry)
-        except OSError as error:
-            log.log(logging.DEBUG if self._told else logging.WARNING, "the audit cannot be written: %s", error)
-            self._told = True
-        return gone
+def _remove(removal: Removal, audit: Audit, by: str) -> bool:
+    """Remove the files of one session; whether that was done."""
+    entry = of_removal(removal.name, removal.bytes, removal.why, by)
+    line = audit.begun(entry, "removed")
+    gone = retention.remove(removal)
+    audit.ended(line, entry | ({"outcome": "ok"} if gone else {"outcome": "error", "error_code": IoError.code}))
+    return gone

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import time
 from collections import OrderedDict
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from tmuxmcp.sessions.session import Session
     from tmuxmcp.shell.secretreader import SecretMoment, SecretReader
 
-log = logging.getLogger(__name__)
-
 Find = Callable[[], Awaitable[Target]]
 
 MOST_HALF_TYPED = 1000
@@ -75,8 +72,7 @@ class Gate:
         self.settings = settings
         self.redactor = Redactor(ourselves.environment())
         self.redactor.learn_environment(settings.env)
-        self._audit = Audit(settings.state_dir)
-        self._told = False
+        self._audit = Audit(settings.state_dir, wish=settings.audit)
         self._typed: OrderedDict[str, str | None] = OrderedDict()
         self._parsing = Parsing()
         self.policy = self._parse()
@@ -180,11 +176,7 @@ class Gate:
 
     def note(self, facts: Mapping[str, str]) -> None:
         """Write down what a person did that concerns agents."""
-        if self.settings.audit != "off":
-            try:
-                self._audit.write({"time": iso(time.time()), **facts, "outcome": "ok"})
-            except OSError as error:
-                self._cannot(error)
+        self._audit.ended(None, {"time": iso(time.time()), **facts, "outcome": "ok"})
 
     async def _keep_inside(self, request: Request[Any], target: Target) -> None:
         """Sessions outside the sandbox, made by a person or before the setting, are not for agents to type into.
@@ -379,35 +371,13 @@ class Gate:
                 self._finish(line)
 
     def _begin(self, line: AuditLine) -> None:
-        """Where the audit is strict, have the line on the disk before anything is done.
-
-        Raises:
-            IoError
-        """
-        if self.settings.audit != "strict" or line.opened:
-            return
-        try:
-            line.opened = self._audit.begin(line.entry())
-        except OSError as error:
-            raise IoError(
-                f"The audit cannot be written ({error.strerror}), and nothing is done without it.",
-                hint=f"Mend {self._audit.path}; the setting audit says `strict`.",
-            ) from None
+        if self.settings.audit == "strict" and not line.opened:
+            line.opened = self._audit.begun(line.entry())
 
     def _finish(self, line: AuditLine) -> None:
         self._begin(line)
-        try:
-            if line.opened:
-                line.opened.finish(line.entry())
-            elif self.settings.audit != "off":
-                self._audit.write(line.entry())
-        except OSError as error:
-            self._cannot(error)
-
-    def _cannot(self, error: OSError) -> None:
-        if not self._told:
-            log.warning("the audit cannot be written: %s", error)
-        self._told = True
+        if self.settings.audit != "off":
+            self._audit.ended(line.opened, line.entry())
 
     def _clean(self, error: TmuxMcpError) -> None:
         """Take known secrets out of an error before anybody sees it."""
