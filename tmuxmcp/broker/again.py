@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ async def _written_down(work: Work[Any], noting: IdempotentCall) -> AsyncIterato
 async def _outcome(work: Work[Any], file: CallFile) -> r.Result | None:
     """What became of a call with this id; None: there was none that did anything, and the file is held."""
     await anyio.to_thread.run_sync(work.broker.noted_calls.tidy)
-    with work.counted():
+    with nullcontext() if work.call.person else work.broker.admission.admit(work.call):
         deadline = time.monotonic() + _patience_s(work)
         step_s = ASK_ENDED_S
         while True:

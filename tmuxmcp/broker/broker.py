@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import anyio
 import anyio.abc
 
 from tmuxmcp.broker import again, lifecycle, stages
+from tmuxmcp.broker.admission import span
 from tmuxmcp.broker.answering import InClient, PersonAnswers
 from tmuxmcp.broker.hands import PageInput
 from tmuxmcp.broker.lifecycle import Pruned, Restored
@@ -157,7 +158,9 @@ class Broker(Operations):
             ResourceLimit: the client has too many calls going on.
             TmuxMcpError: what the operation raises.
         """
-        return await stages.do(self.services, request, call or self._own_call())
+        asked, tracer = call or self._own_call(), self.services.tracer
+        with span(tracer, request, asked) if tracer else nullcontext():
+            return await stages.do(Work[Request[R]](self.services, request, asked))
 
     def session_of_call(self, request_id: str) -> str:
         """In which session a call of ours with this `request_id` acts; empty as long as it has not acted."""
@@ -435,7 +438,7 @@ class Broker(Operations):
                 restores = await lifecycle.left_by(self.services, session_id)
                 work = Work[CreateSession](self.services, restores.request, self._own_call())
                 work.restores = restores
-                made = await stages.through(stages.STAGES, work)
+                made = await stages.do(work)
             except TmuxMcpError as error:
                 found.append(Restored(session_id, error=error))
             else:

@@ -16,7 +16,7 @@ import anyio.lowlevel
 
 from tmuxmcp.broker import past
 from tmuxmcp.broker.admission import check_health
-from tmuxmcp.broker.reading import cursor_of, kind_of, shell_of, title_of
+from tmuxmcp.broker.reading import cursor_of, shell_of, title_of
 from tmuxmcp.broker.verbs import Work, verb
 from tmuxmcp.broker.views import PageViewer
 from tmuxmcp.contract import requests as q
@@ -398,7 +398,9 @@ async def get_session(work: Work[q.GetSession]) -> r.SessionFacts:
         if look.marks and look.own_shell_in_front and not look.exited
         else None,
         levels=[
-            r.ShellLevel(level=each.level.number, kind=kind_of(each.level, look.program), state=_state(each, look))
+            r.ShellLevel(
+                level=each.level.number, kind=shell_of(each.level, look.program).kind, state=_state(each, look)
+            )
             for each in look.levels
             if (look.own_marks or each.level.number) and not look.exited
         ],

@@ -2,8 +2,8 @@
 
     checked      its caller has the scope that the operation needs
     seen_before  a call with a `request_id` that was made before gets what became of that one (`again.py`)
-    in_steps     several sends in one call go each through the stages below (`send.py`)
-    begun        its line of the audit; a session that is made takes what a lost one of its name has left
+    begun        its line of the audit; a session that is made takes what a lost one of its name has left; several sends
+                 in one call begin here one by one (`send.py`)
     found        which session is meant, as it is now
     permitted    the policy lets it, or a person agrees
     admitted     its client has not too many calls going on
@@ -12,7 +12,7 @@
     reported     what else the caller is told
 
 Where a verb finds that the pane is not as tmux last told (`PaneChanged`), nothing was done yet, and the call goes back
-to `found`. A person's call is neither judged nor counted nor written down.
+to `found`. A person's call is neither judged nor counted nor written down (`OF_AGENTS`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from contextlib import nullcontext
 from typing import Any, cast
 
 from tmuxmcp.broker import (
-    admission,
     again,
     lifecycle,
     send,
@@ -30,7 +29,8 @@ from tmuxmcp.broker import (
     userinput,  # noqa: F401 - registers its verb
     waiting,  # noqa: F401 - registers its verb
 )
-from tmuxmcp.broker.reading import ToldEnds, tell_handed_back
+from tmuxmcp.broker.admission import only_waits
+from tmuxmcp.broker.reading import tell_handed_back
 from tmuxmcp.broker.verbs import Services, Work, verb_of
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
@@ -53,25 +53,23 @@ BEGINS_LATER = (q.Run, q.Send, q.CreateSession, q.DestroySession, q.Signal, q.Mo
 """Requests that say themselves when they change something: they may wait before."""
 
 
-async def do(broker: Services, request: Request[R], call: Call) -> R:
-    """Have a call go through all stages.
+async def do(work: Work[Request[R]], stages: Sequence[Stage] = ()) -> R:
+    """Hand a call on from stage to stage until there is an answer.
+
+    Args:
+        stages: left out, all of them.
 
     Raises:
         TmuxMcpError: of a stage; the verb's are in the request's docstring.
     """
-    with admission.span(broker.tracer, request, call) if broker.tracer else nullcontext():
-        return await through(STAGES, Work[Request[R]](broker, request, call))
-
-
-async def through(stages: Sequence[Stage], work: Work[Request[R]]) -> R:
-    """Hand a call on from stage to stage until there is an answer."""
+    stages, at = stages or STAGES, 0
     async with work.open:
-        at = 0
         while work.answer is None:
             try:
-                await stages[at](work)
+                if not (work.call.person and stages[at] in OF_AGENTS):
+                    await stages[at](work)
             except PaneChanged:
-                at = stages.index(found)
+                work.pane_changed, at = True, stages.index(found)
             else:
                 at += 1
         return cast("R", work.answer)
@@ -90,14 +88,13 @@ async def session_to_read(broker: Services, session_id: str, call: Call) -> Sess
         work.result = r.Result()
 
     work = Work[q.Read](broker, q.Read("raw", session_id), call)
-    await through((checked, begun, found, permitted, admitted, taken, reported), work)
+    await do(work, (checked, begun, found, permitted, admitted, taken, reported))
     return sessions[0]
 
 
 async def checked(work: Work[Any]) -> None:
     """Refuse a caller without the scope."""
-    if not work.call.person:
-        work.broker.gate.check(work.asked, work.call)
+    work.broker.gate.check(work.asked, work.call)
 
 
 async def seen_before(work: Work[Any]) -> None:
@@ -107,31 +104,16 @@ async def seen_before(work: Work[Any]) -> None:
         await again.seen_before(work, asked.request_id)
 
 
-async def in_steps(work: Work[Any]) -> None:
-    """Do the sends of one call, one after the other; all are checked before the first is typed."""
-    request, broker = work.asked, work.broker
-    if not isinstance(request, q.Send) or not request.steps:
-        return
-    try:
-        steps = await send.checked_steps(work)
-    except TmuxMcpError as error:
-        broker.gate.refused(request.operation, work.call, error)
-        raise
-
-    async def one(step: q.Send, call: Call) -> r.SendResult:
-        return await through(STAGES[STAGES.index(begun) :], Work[q.Send](broker, step, call, work.noting))
-
-    work.answer = await send.in_turn(one, steps, broker.settings, work.call, work.noting)
-
-
 async def begun(work: Work[Any]) -> None:
     """Open what is closed with the answer: the line of the audit, and what notes what the caller is told."""
+    gate = work.broker.gate
+    if isinstance(work.asked, q.Send) and work.asked.steps:
+        return await _in_steps(work, work.asked)
     if isinstance(work.asked, q.CreateSession):
         work.restores = work.restores or await lifecycle.left_by_lost(work)
         if isinstance(work.restores, Restoration):
             work.asked = work.restores.request
             work.request = work.asked.filled(work.broker.settings)
-    gate = work.broker.gate
     work.open.enter_context(work.answering())
     if work.call.person:
         work.open.enter_context(gate.telling_what_is_missing())
@@ -139,13 +121,28 @@ async def begun(work: Work[Any]) -> None:
         work.line = work.open.enter_context(gate.audited(work.asked, work.call))
 
 
+async def _in_steps(work: Work[Any], asked: q.Send) -> None:
+    """Begin each of several sends by itself, one after the other; all are checked before the first is typed."""
+    try:
+        steps = await send.checked_steps(work)
+    except TmuxMcpError as error:
+        work.broker.gate.refused(asked.operation, work.call, error)
+        raise
+
+    async def one(step: q.Send, call: Call) -> r.SendResult:
+        return await do(Work[q.Send](work.broker, step, call, work.noting), STAGES[STAGES.index(begun) :])
+
+    work.answer = await send.in_turn(one, steps, work.broker.settings, work.call, work.noting)
+
+
 async def found(work: Work[Any]) -> None:
     """Find the session, as tmux last told of it where nobody but the verb looks at it: that finds out what changed."""
-    gate, agent = work.broker.gate, not work.call.person
-    make = agent and gate.judges_place(work.asked.operation)
-    as_known = not work.admitted and not (agent and gate.judges_session(work.asked))
-    with work.counted():
-        work.target = await work.broker.targets.of(work.asked, work.call, make=make, as_known=as_known)
+    broker, agent = work.broker, not work.call.person
+    make = agent and broker.gate.judges_place(work.asked.operation)
+    as_known = not work.pane_changed and not (agent and broker.gate.judges_session(work.asked))
+    counts = agent and not work.pane_changed
+    with broker.admission.admit(work.call, waits=only_waits(work.request)) if counts else nullcontext():
+        work.target = await broker.targets.of(work.asked, work.call, make=make, as_known=as_known)
 
 
 async def permitted(work: Work[Any]) -> None:
@@ -155,19 +152,19 @@ async def permitted(work: Work[Any]) -> None:
         await found(work)
         return work.target
 
-    if work.line:
-        work.agreed = await work.broker.gate.permit(work.asked, work.call, work.target, find, work.line)
+    assert work.line
+    work.agreed = await work.broker.gate.permit(work.asked, work.call, work.target, find, work.line)
 
 
 async def admitted(work: Work[Any]) -> None:
     """Count it, until it is answered."""
-    work.open.enter_context(work.counted())
-    work.admitted = True
+    if not work.pane_changed:
+        work.open.enter_context(work.broker.admission.admit(work.call, waits=only_waits(work.request)))
 
 
 async def free(work: Work[Any]) -> None:
     """Refuse what a person who holds the session keeps to themselves."""
-    work.broker.part(ToldEnds).came(work.caller)
+    work.broker.ends.came(work.caller)
     session = work.target.session
     if session and session.lease:
         await lease.settle(session, work.broker.settings.take_timeout_s)
@@ -177,7 +174,7 @@ async def free(work: Work[Any]) -> None:
 
 async def done(work: Work[Any]) -> None:
     """Do it."""
-    request, ends = work.request, work.broker.part(ToldEnds)
+    request, ends = work.request, work.broker.ends
     if not request.operation.read_only and not isinstance(request, BEGINS_LATER):
         begin()
     try:
@@ -192,7 +189,13 @@ async def reported(work: Work[Any]) -> None:
     """Add what is to be said beside the verb's own words."""
     result = work.result
     assert result is not None
-    result = _with_secret_note(await _with_handed_back(work, result), work.call)
+    session = work.broker.registry.sessions.get(getattr(result, "session_id", None) or "")
+    newest = getattr(work.request, "generation", None) is None
+    if session and newest and "handed_back" in type(result).model_fields:
+        # That a person had the session and gave it back, if the caller was not told yet.
+        told = await tell_handed_back(session, work.call)
+        result = result.model_copy(update={"handed_back": told}) if told else result
+    result = _with_secret_note(result, work.call)
     if work.line:
         result = work.broker.admission.with_limit_note(result, work.caller)
         work.line.result(result)
@@ -202,7 +205,6 @@ async def reported(work: Work[Any]) -> None:
 STAGES: tuple[Stage, ...] = (
     checked,
     seen_before,
-    in_steps,
     begun,
     found,
     permitted,
@@ -212,14 +214,8 @@ STAGES: tuple[Stage, ...] = (
     reported,
 )
 
-
-async def _with_handed_back(work: Work[Any], result: r.Result) -> r.Result:
-    """Add to a result that a person had the session and gave it back, if the caller was not told yet."""
-    if "handed_back" not in type(result).model_fields or getattr(work.request, "generation", None) is not None:
-        return result
-    session = work.broker.registry.sessions.get(getattr(result, "session_id", None) or "")
-    told = await tell_handed_back(session, work.call) if session else None
-    return result.model_copy(update={"handed_back": told}) if told else result
+OF_AGENTS = (checked, permitted, admitted)
+"""Stages that a person's call passes by: it is neither judged nor counted."""
 
 
 def _with_secret_note(result: r.Result, call: Call) -> r.Result:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from importlib import import_module
 from typing import Any, Generic, TypeVar, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
-from tmuxmcp.broker.admission import Admission, only_waits, tracer
+from tmuxmcp.broker.admission import Admission, tracer
 from tmuxmcp.broker.views import OpenPages
-from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.errors import ResourceLimit, SessionBusy, SessionTaken
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call, seconds_of
+from tmuxmcp.contract.errors import ResourceLimit, SessionBusy, SessionExited, SessionTaken
 from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.results import Result
@@ -56,6 +58,7 @@ class Services:
         self.searching = Searching()
         self.targets = Targets(registry, creation, self.searching, settings)
         self.admission = Admission(settings.max_calls)
+        self.ends = ToldEnds(registry)
         self.noted_calls = NotedCalls(settings.state_dir, settings.request_id_days)
         self.tracer = tracer() if settings.traces else None
         self.counting = Counting(launch.KEY_VARIABLE)
@@ -80,10 +83,6 @@ class Services:
         if kind not in self._parts:
             self._parts[kind] = kind(self)
         return cast("T", self._parts[kind])
-
-    def aside(self) -> AbstractContextManager[None]:
-        """While this is open, a call is answered, and no checkpoint is made."""
-        return self.making.aside() if self.making else nullcontext()
 
     def attach_command(self, session: Session) -> str:
         """How a person watches: by the tmux session's name, which a script may have changed."""
@@ -110,8 +109,8 @@ class Work(Generic[Q]):
         self.target = Target()
         self.agreed: SecretReader | None = None
         """Who gets the secret that the call types, as a person agreed."""
-        self.admitted = False
-        """It counts among the calls of its client that go on."""
+        self.pane_changed = False
+        """The pane was found to be other than tmux last told."""
         self.result: Result | None = None
         """What the verb gave."""
         self.answer: Result | None = None
@@ -123,23 +122,13 @@ class Work(Generic[Q]):
         asked = self.call
         self.call = changed(asked, untold=[])
         try:
-            with self.broker.aside():
+            with self.broker.making.aside() if self.broker.making else nullcontext():
                 yield
         except BaseException:  # cancelled, for one
             self.call.not_told()
             raise
         asked.untold[:] = self.call.untold
         self.call = asked
-
-    def counted(self) -> AbstractContextManager[None]:
-        """While this is open, the call counts among those of its client that go on; a person's does not.
-
-        Raises:
-            ResourceLimit: there are too many.
-        """
-        if self.call.person or self.admitted:
-            return nullcontext()
-        return self.broker.admission.admit(self.call, waits=only_waits(self.request))
 
     async def session(self) -> Session:
         """The session that is meant; the caller's default session is made now if there is none.
@@ -148,7 +137,9 @@ class Work(Generic[Q]):
             SessionNotFound: there is none of that id.
             MaxSessions, TmuxFailed: the default session cannot be made.
         """
-        return await self.broker.targets.session(self.target, self.call)
+        if self.target.error:
+            raise self.target.error
+        return self.target.session or await self.broker.targets.default(self.call)
 
     async def settled_session(self) -> Session:
         """The session that is meant; what a killed broker began to type into it is finished."""
@@ -208,3 +199,67 @@ def check_size(settings: BrokerSettings, text: str) -> None:
             hint="Send it in pieces, or write it to a file.",
             limit="max_input_bytes",
         )
+
+
+# ---- Which callers were told that a session has ended, so that a wait over all sessions tells each end once ----------
+#
+# A session may end between two waits: neither would tell of it. In memory only: a broker tells of the ends that it saw.
+
+MOST_CALLERS = 1024
+"""Callers of whom it is known when they came; to the others older ends are no news."""
+
+OVER_MODES = ("exited", "lost")
+"""Modes of sessions in which nothing runs."""
+
+
+class ToldEnds:
+    """Who was told of which ends."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._came: OrderedDict[str, float] = OrderedDict()
+        """When each caller made its first call, in seconds since 1970."""
+
+    def came(self, caller: str) -> None:
+        """Take note that this caller is there."""
+        self._came.setdefault(caller, time.time())
+        self._came.move_to_end(caller)
+        if len(self._came) > MOST_CALLERS:
+            self._came.popitem(last=False)
+
+    def untold_ends(self, caller: str) -> list[Session]:
+        """The sessions that have ended since this caller came, and of whose end it was not told."""
+        return [each for each in self._registry.sessions.values() if self._is_news(each, caller)]
+
+    def note_ends(self, caller: str, request: Request[Any], answer: r.Result | SessionExited) -> None:
+        """Take note of the ends that an answer tells a caller of."""
+        if getattr(request, "generation", None) is None:  # an earlier session of a name says nothing of the newest
+            for session_id in _ends_in(answer):
+                self.tell(caller, session_id)
+
+    def tell(self, caller: str, session_id: str) -> None:
+        """Take note that a caller is told of one end."""
+        session = self._registry.sessions.get(session_id)
+        if session and session.exited:
+            session.end_told.add(caller)
+
+    def _is_news(self, session: Session, caller: str) -> bool:
+        end = session.life.end
+        if end is None or not session.seen_alive or caller in session.end_told:
+            return False
+        why = session.ended
+        at_s = (seconds_of(why.at) if why and why.at else None) or end.at_s
+        return at_s >= self._came.get(caller, time.time())
+
+
+def _ends_in(answer: r.Result | SessionExited) -> Iterator[str]:
+    """The sessions of which an answer says that they have ended."""
+    match answer:
+        case SessionExited():
+            yield answer.details.get("session_id", "")
+        case r.WaitResult() | r.ListSessionsResult():
+            yield from (each.session_id for each in answer.sessions if each.mode in OVER_MODES)
+        case r.SendResult(result=r.ReadResult() as read):
+            yield from _ends_in(read)
+        case _ if getattr(answer, "mode", None) in OVER_MODES:
+            yield getattr(answer, "session_id", "")

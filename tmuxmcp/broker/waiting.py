@@ -14,7 +14,7 @@ from functools import partial
 
 import anyio
 
-from tmuxmcp.broker.reading import Reading, ToldEnds, clamp, is_news, note_match
+from tmuxmcp.broker.reading import Reading, clamp, is_news, note_match
 from tmuxmcp.broker.verbs import Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
@@ -87,7 +87,7 @@ async def _sessions(work: Work[q.Wait]) -> list[Session]:
         return [await registry.known(name) for name in dict.fromkeys(names)]
     await registry.look_again()
     running = [each for each in registry.sessions.values() if not each.exited]
-    every = [*running, *work.broker.part(ToldEnds).untold_ends(work.caller)]
+    every = [*running, *work.broker.ends.untold_ends(work.caller)]
     return [each for each in every if each.meta.owner in ("", work.caller)]
 
 

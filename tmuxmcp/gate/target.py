@@ -71,18 +71,7 @@ class Targets:
         if kind == "named":
             name = request.operation.name
             return Target(error=InvalidArgument(f"{name} needs a session_id.", hint="list_sessions gives them."))
-        return Target(await self._own(call) or (await self._default(call) if make else None))
-
-    async def session(self, target: Target, call: Call) -> Session:
-        """The session of a target; the caller's default session is made now if there is none.
-
-        Raises:
-            SessionNotFound: there is none of that id.
-            MaxSessions, TmuxFailed: the default session cannot be made.
-        """
-        if target.error:
-            raise target.error
-        return target.session or await self._default(call)
+        return Target(await self._own(call) or (await self.default(call) if make else None))
 
     async def wait_ready(self, session: Session, timeout_ms: int, call: Call) -> Answer:
         """Wait until the program of a session is ready, no longer than any wait may take."""
@@ -127,7 +116,12 @@ class Targets:
         """Whether its program runs: another call may be about to make it."""
         return session.life.state is not State.STARTING or await self._creation.wait_for_program(session)
 
-    async def _default(self, call: Call) -> Session:
+    async def default(self, call: Call) -> Session:
+        """The caller's default session, made now if there is none.
+
+        Raises:
+            MaxSessions, TmuxFailed: it cannot be made.
+        """
         async with self._creation.lock():
             await self._registry.look_again()
             own = [each for each in self._registry.sessions.values() if each.meta.owner == call.caller]
