@@ -171,7 +171,7 @@ async def measure(state: Path, quick: bool) -> Found:
         for name in ("a", "b"):
             await broker.create_session(name=name, cols=COLS, rows=ROWS)
             await broker.run("true", name)
-        session, making = broker.registry.sessions["a"], broker._making
+        session, making = broker.registry.sessions["a"], broker.services.making
         assert making
         begun, cpu = time.perf_counter(), used_s()
         await printed(broker, session, file, size)

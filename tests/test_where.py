@@ -24,7 +24,7 @@ WORDS = {
     ),  # shells whose completion is written
     "A view": (
         ("diff", "scrollback"),
-        ("broker/programs/gitwork.py", "broker/verbs.py", "tmux/panes.py"),
+        ("broker/programs/gitwork.py", "broker/lifecycle.py", "tmux/panes.py"),
     ),  # git's, the size of tmux's
     "A sandbox level": (("landlock", "bubblewrap"), ()),
     "A file of the session directory": (("out.raw", "events.jsonl"), ()),
@@ -104,8 +104,5 @@ def test_an_operation_is_written_where_the_page_says():
         if isinstance(node, ast.ClassDef | ast.Attribute | ast.Name)
         and (getattr(node, "name", "") or getattr(node, "attr", "") or getattr(node, "id", "")) == "Screenshot"
     }
-    assert found >= {"contract/requests.py", "contract/operations.py", "broker/verbs.py"}
-    assert found - {"contract/requests.py", "contract/operations.py", "broker/verbs.py"} <= {
-        "gate/target.py",  # its own shortcut: it asks tmux itself
-        "broker/screenshot.py",
-    }
+    named = {"contract/requests.py", "contract/operations.py", "broker/screenshot.py"}
+    assert found - {"gate/target.py"} == named, "of these the shortcut of `target` alone: it asks tmux itself"

@@ -41,7 +41,7 @@ def test_a_call_that_fails_counts_no_more() -> None:
 
 
 async def test_waits_of_one_client_do_not_pile_up_and_leave_room_for_calls(broker: Broker) -> None:
-    broker._admission = Admission(2)
+    broker.services.admission = Admission(2)
     await broker.create_session("cat", name="a")
     failed: list[ResourceLimit] = []
     slow = int(20_000 * SLOW)
@@ -63,7 +63,7 @@ async def test_waits_of_one_client_do_not_pile_up_and_leave_room_for_calls(broke
     async with anyio.create_task_group() as tasks:
         for name, arguments in waits * 16:
             tasks.start_soon(perform, name, arguments)
-        await eventually(lambda: broker._admission.going_on("one").waits == 32)
+        await eventually(lambda: broker.services.admission.going_on("one").waits == 32)
         await perform(*waits[0])
         (refused,) = failed
         assert refused.details == {"limit": "max_calls", "calls": 0, "waits": 32, "most_calls": 2, "most_waits": 32}
@@ -74,7 +74,7 @@ async def test_waits_of_one_client_do_not_pile_up_and_leave_room_for_calls(broke
         assert told.limits["max_calls"] == 64
         for _ in range(2):  # whoever may answer with much does more than wait
             tasks.start_soon(perform, "read", large)
-        await eventually(lambda: broker._admission.going_on("one").calls == 2)
+        await eventually(lambda: broker.services.admission.going_on("one").calls == 2)
         await perform("list_sessions", {})
         assert failed[1].details["calls"] == 2
         await broker.destroy_session("a", force=True)
@@ -84,7 +84,7 @@ async def test_waits_of_one_client_do_not_pile_up_and_leave_room_for_calls(broke
 
 
 async def test_calls_that_wait_for_tmux_count(broker: Broker) -> None:
-    broker._admission = Admission(2)
+    broker.services.admission = Admission(2)
     await broker.create_session("cat", name="a")
     refused: list[str] = []
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.recorder import FILE_MOST_TRIES
+from tmuxmcp.broker.recorder import FILE_MOST_TRIES, Recorder
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IoError, RecordingState
 from tmuxmcp.contract.settings import BrokerSettings
@@ -29,7 +29,7 @@ def content(path: str) -> bytes:
 async def test_a_file_that_is_full_ends_and_the_result_says_so(broker: Broker, tmp_path: Path) -> None:
     await broker.create_session("bash", name="a")
     await broker.start_recording("a", str(tmp_path / "x.cast"))
-    broker._verbs.recorder.most_bytes = 20_000
+    broker.services.part(Recorder).most_bytes = 20_000
     for _ in range(10):
         await broker.run("seq 1000", "a")
     made = await broker.stop_recording("a")

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import SLOW, a_state_dir
 from tests.kit import canaries
 from tests.kit.agent import Agent, ToolFailed, audit_lines, eventually, run_command_line
-from tmuxmcp.broker import secretuse
+from tmuxmcp.broker import send
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.contract.settings import BrokerSettings, Secret
@@ -320,7 +320,7 @@ async def test_tmux_does_not_type_once_another_program_is_in_front(
         os.kill(look.verdict.process.pid, 9)
         eventually(lambda: foreground_group(session.pane.leader) != look.facts.foreground)
 
-    monkeypatch.setattr(secretuse, "_note", ends)
+    monkeypatch.setattr(send, "_note", ends)
     with pytest.raises(TmuxFailed, match="Nothing was typed"):
         await broker.send(secret="db")
     log = (broker.settings.state_dir / "sessions" / before.session_id / "out.raw").read_bytes()

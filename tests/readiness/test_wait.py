@@ -105,13 +105,13 @@ async def test_a_program_that_ends_is_not_waited_for_any_longer(broker: Broker):
 
 async def test_only_shells_are_waited_for_unless_told(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     waited: list[str] = []
-    wait = broker._targets.wait_ready
+    wait = broker.services.targets.wait_ready
 
     async def noted(session: Session, *arguments: object) -> object:
         waited.append(session.meta.program)
         return await wait(session, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(broker._targets, "wait_ready", noted)
+    monkeypatch.setattr(broker.services.targets, "wait_ready", noted)
     await broker.create_session(program="cat")
     await broker.create_session(program="bash", wait_ready=False)
     assert waited == []

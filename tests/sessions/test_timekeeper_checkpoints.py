@@ -120,7 +120,7 @@ async def test_a_broker_that_stays_makes_them(
             if not stays:
                 await broker.create_session("bash", name="a")
                 await broker.run(f"cat {file}", "a", timeout_ms=int(20_000 * SLOW))
-                assert broker._making is None
+                assert broker.services.making is None
                 continue
             await eventually(lambda broker=broker: screens(broker), 60)  # type: ignore[misc]  # bound at once
 
@@ -156,4 +156,4 @@ async def test_every_call_has_it_stand_aside(state_dir: Path, monkeypatch: pytes
     monkeypatch.setattr(CheckpointMaker, "aside", lambda made: nullcontext(aside.append(made)))
     async with Broker.open(BrokerSettings(state_dir=state_dir), keeps_times=True) as broker:
         await broker.list_sessions()
-        assert aside == [broker._making]
+        assert aside == [broker.services.making]

@@ -7,48 +7,44 @@ brokers work on one state directory at once, and any of them may go away at any 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
 
-from tmuxmcp.broker import steps
-from tmuxmcp.broker.admission import Admission, only_waits, span, tracer
-from tmuxmcp.broker.again import IdempotentCalls
+from tmuxmcp.broker import again, lifecycle, stages
+from tmuxmcp.broker.admission import span
 from tmuxmcp.broker.answering import InClient, PersonAnswers
 from tmuxmcp.broker.hands import PageInput
-from tmuxmcp.broker.restoring import Prune, Pruned, Restored, Restoring
+from tmuxmcp.broker.lifecycle import Pruned, Restored
 from tmuxmcp.broker.sight import SessionSights
-from tmuxmcp.broker.verbs import Verbs
+from tmuxmcp.broker.verbs import Services, Work
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, TmuxFailed, TmuxMcpError, Unauthorized
 from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
-from tmuxmcp.contract.requests import CreateSession, Read, Run, Send
-from tmuxmcp.contract.results import HealthResult, Result, SendResult
+from tmuxmcp.contract.requests import CreateSession
+from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.gate import confirmations
 from tmuxmcp.gate.gate import Gate
-from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.ownfiles import make_directory
-from tmuxmcp.machine.searching import Searching
 from tmuxmcp.readiness.wait import SessionWatch, WatchChange
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
-from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions import lease, retention
 from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Follow
 from tmuxmcp.sessions.life import EndCause
-from tmuxmcp.sessions.noting import IdempotentCall, claim_name
+from tmuxmcp.sessions.noting import claim_name
 from tmuxmcp.sessions.registry import Registry, Repair
-from tmuxmcp.sessions.retention import NotRestored, Restoration, RetentionWish
+from tmuxmcp.sessions.retention import RetentionWish
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.statusline import StatusLine
 from tmuxmcp.sessions.timekeeper import CheckpointMaker, RecordingCare, SizesSeen, Timekeeper
@@ -91,22 +87,7 @@ class Broker(Operations):
         self.watch = SessionWatch(self.registry)
         self.gate = Gate(settings)
         self.registry.given_back = self._note_given_back
-        self._tracer = tracer() if settings.traces else None
-        self._admission = Admission(settings.max_calls)
-        self._searching = Searching()
-        self._making: CheckpointMaker | None = None
-        self._targets = Targets(self.registry, self.creation, self._searching, settings)
-        self._restoring = Restoring(self.registry, settings, self.boundary)
-        self._verbs = Verbs(
-            self.registry,
-            self.creation,
-            self._targets,
-            self._searching,
-            settings,
-            self.boundary,
-            self._restoring,
-        )
-        self._again = IdempotentCalls(settings, self.gate, self._admission, self._do_first, self._take_up)
+        self.services = Services(settings, self.registry, self.creation, self.boundary, self.gate)
 
     @classmethod
     @asynccontextmanager
@@ -124,9 +105,13 @@ class Broker(Operations):
             TmuxUnavailable, PermissionDenied, InvalidArgument
         """
         broker = cls(settings, caller)
-        timekeeper = Timekeeper(broker.registry, broker.watcher) if keeps_times else None
-        seen: SizesSeen | None = None
-        making = broker._making = CheckpointMaker(broker.registry) if keeps_times else None
+        jobs, at_end = [broker._reap, broker._mind_connections], []
+        if keeps_times:
+            timekeeper, making = Timekeeper(broker.registry, broker.watcher), CheckpointMaker(broker.registry)
+            care = RecordingCare(broker.registry, broker.creation, partial(lifecycle.finish_recording, broker.services))
+            jobs += [timekeeper.run, making.run, StatusLine(broker.registry).run, care.run]
+            at_end = [timekeeper.close, making.close]
+            broker.services.making = making
         # tmux.sock first: two brokers that start at once must agree on one server.
         async with broker._connections() as connections, anyio.create_task_group() as task_group:
             try:
@@ -139,31 +124,20 @@ class Broker(Operations):
                     await broker.registry.adopt()
                     with suppress(TmuxMcpError):
                         await broker.creation.sweep()
-                seen = None if keeps_times else SizesSeen(broker.registry)
-                if timekeeper:
-                    task_group.start_soon(timekeeper.run)
-                if making:
-                    task_group.start_soon(making.run)
-                if keeps_times:
-                    task_group.start_soon(StatusLine(broker.registry).run)
-                    care = RecordingCare(broker.registry, broker.creation, broker._verbs.finish_recording)
-                    task_group.start_soon(care.run)
-                broker._verbs.tasks = task_group
-                task_group.start_soon(broker._reap)
-                task_group.start_soon(broker._mind_connections)
+                if not keeps_times:
+                    at_end = [SizesSeen(broker.registry).note]
+                broker.services.tasks = task_group
+                for job in jobs:
+                    task_group.start_soon(job)
                 yield broker
             finally:
                 with anyio.CancelScope(shield=True):
-                    await broker._verbs.close()
+                    await broker.services.left_open.aclose()
                 if settings.on_exit == "destroy":
                     with anyio.move_on_after(2, shield=True):
                         await broker._destroy_own()
-                if timekeeper:
-                    timekeeper.close()
-                elif seen:
-                    seen.note()
-                if making:
-                    making.close()
+                for end in at_end:
+                    end()
                 task_group.cancel_scope.cancel()
 
     @asynccontextmanager
@@ -184,100 +158,13 @@ class Broker(Operations):
             ResourceLimit: the client has too many calls going on.
             TmuxMcpError: what the operation raises.
         """
-        asked = call or self._own_call()
-        with span(self._tracer, request, asked) if self._tracer else nullcontext():
-            if isinstance(request, CreateSession | Run | Send) and request.request_id:
-                return cast("R", await self._again.do(request, request.request_id, asked))
-            return await self._do_first(request, asked)
+        asked, tracer = call or self._own_call(), self.services.tracer
+        with span(tracer, request, asked) if tracer else nullcontext():
+            return await stages.do(Work[Request[R]](self.services, request, asked))
 
     def session_of_call(self, request_id: str) -> str:
         """In which session a call of ours with this `request_id` acts; empty as long as it has not acted."""
-        return self._again.session_of(request_id, self._own_call())
-
-    async def _do_first(self, request: Request[R], asked: Call, noting: IdempotentCall | None = None) -> R:
-        """Do a request whose id no earlier call had."""
-        restores = None
-        if isinstance(request, Send) and request.steps:
-            return cast("R", await self._send_steps(request, asked, noting))
-        if isinstance(request, CreateSession):
-            restores = await self._restoring.of_call(request, asked)
-            if isinstance(restores, Restoration):  # before it is judged
-                request = cast("Request[R]", restores.request)
-        return await self._do(request, asked, restores, noting)
-
-    async def _do(
-        self,
-        request: Request[R],
-        asked: Call,
-        restores: Restoration | NotRestored | None = None,
-        noting: IdempotentCall | None = None,
-    ) -> R:
-        call = changed(asked, untold=[])
-        filled = request.filled(self.settings)
-
-        async def act(target: Target) -> Result:
-            if restores or noting:
-                target = changed(target, restores=restores, noting=noting)
-            result = await self._verbs.act(filled, call, target)
-            if isinstance(result, HealthResult) and not call.person:
-                return result.model_copy(update={"going_on": self._admission.going_on(call.caller)})
-            return result
-
-        try:
-            with self._making.aside() if self._making else nullcontext():
-                result = await self._judged(request, call, act, waits=only_waits(filled))
-        except BaseException:  # cancelled, for one
-            call.not_told()
-            raise
-        asked.untold[:] = call.untold
-        assert isinstance(result, request.operation.result)
-        return cast("R", result)
-
-    async def _take_up(self, request: Request[Any], asked: Call, noted: NotedCall, alone: bool) -> Result | None:
-        """What became of an earlier call with the same id, in the name of who asks now."""
-        call = changed(asked, untold=[])
-        try:
-            with self._making.aside() if self._making else nullcontext():
-                result = await self._verbs.became(request.filled(self.settings), call, noted, alone=alone)
-        except BaseException:  # cancelled, for one
-            call.not_told()
-            raise
-        asked.untold[:] = call.untold
-        return result
-
-    async def _send_steps(self, request: Send, asked: Call, noting: IdempotentCall | None) -> SendResult:
-        try:
-            todo = steps.steps_of(request)
-            filled = [step.filled(self.settings) for step in todo]
-            await steps.check(filled, self.settings, partial(self._verbs.check_send, call=asked))
-        except TmuxMcpError as error:
-            self.gate.refused(request.operation, asked, error)
-            raise
-        return await steps.send(partial(self._do, noting=noting), todo, self.settings, asked, noting)
-
-    async def _judged(
-        self, request: Request[R], call: Call, act: Callable[[Target], Awaitable[Result]], *, waits: bool
-    ) -> Result:
-        """Find the session that is meant, and act in it; of an agent, if it may and the gate lets it.
-
-        Args:
-            waits: it only waits.
-        """
-        make = not call.person and self.gate.judges_place(request.operation)
-
-        async def find() -> Target:
-            as_known = not self.gate.judges_session(request)
-            with self._admission.admit(call, waits=waits):
-                return await self._targets.of(request, call, make=make, as_known=as_known)
-
-        async def admitted(target: Target) -> Result:
-            with self._admission.admit(call, waits=waits):
-                return self._admission.with_limit_note(await act(target), call.caller)
-
-        if call.person:
-            with self.gate.telling_what_is_missing():
-                return await act(await self._targets.of(request, call, as_known=True))
-        return await self.gate.call(request, call, find, admitted)
+        return again.session_of(self.services, request_id, self._own_call())
 
     def _own_call(self) -> Call:
         """A call in the name of the person who runs this broker."""
@@ -318,9 +205,8 @@ class Broker(Operations):
         Raises:
             SessionNotFound, InvalidArgument, Unauthorized, PolicyDenied: when the iteration begins.
         """
-        return Follow(
-            self.registry, partial(self._to_read, session_id, call or self._own_call()), since, output, longest_look_s
-        )
+        find = partial(stages.session_to_read, self.services, session_id, call or self._own_call())
+        return Follow(self.registry, find, since, output, longest_look_s)
 
     async def asciicast(self, session_id: str = "", most_bytes: int = 1 << 20, call: Call | None = None) -> Cast:
         """The newest part of what a session did, as an asciicast of at most so many bytes.
@@ -333,7 +219,8 @@ class Broker(Operations):
         from tmuxmcp.broker import recorder
 
         asked = call or self._own_call()
-        return await recorder.newest(await self._to_read(session_id, asked), most_bytes, asked)
+        session = await stages.session_to_read(self.services, session_id, asked)
+        return await recorder.newest(session, most_bytes, asked)
 
     async def pane(self, session_id: str) -> libtmux.Pane:
         """A running session's pane as libtmux's object, for what tmux can do and no operation does.
@@ -364,16 +251,6 @@ class Broker(Operations):
             await session.alive()
             raise TmuxFailed(f"The pane of session {session.id} changed meanwhile.", hint="Try again.")
         return found
-
-    async def _to_read(self, session_id: str, call: Call) -> Session:
-        found: list[Session] = []
-
-        async def take(target: Target) -> Result:
-            found.append(await self._targets.session(target, call))
-            return Result()
-
-        await self._judged(Read("raw", session_id), call, take, waits=False)
-        return found[0]
 
     async def take(self, session_id: str, via: str = "cli", pid: int = 0, tty: str = "") -> Lease:
         """Have the user hold a session: until it is given back, no call types into it.
@@ -454,7 +331,7 @@ class Broker(Operations):
 
     def shows_page(self, url: str) -> None:
         """Take note where a person can watch: facts of sessions tell it. It holds nothing that lets anybody in."""
-        self._verbs.page_url = url
+        self.services.page_url = url
 
     def shown(self, session_id: str, page: int) -> AbstractContextManager[None]:
         """Count a page among the viewers of a session while this is open.
@@ -462,7 +339,7 @@ class Broker(Operations):
         Args:
             page: its number, which its lease has; 0: it has none.
         """
-        return self._verbs.pages.shown(session_id, page)
+        return self.services.pages.shown(session_id, page)
 
     def seeing(self) -> SessionSights:
         """A look at all sessions at once, for a person."""
@@ -517,8 +394,8 @@ class Broker(Operations):
                 await self.prune(wish)
                 await anyio.to_thread.run_sync(lambda: cgroup.sweep(cgroup.places(self.tmux.pid or "self")))
             with anyio.move_on_after(retention.interval_s(bounds, self.registry.sessions.values())):
-                await self._verbs.limited.wait()
-            self._verbs.limited = anyio.Event()
+                await self.services.limited.wait()
+            self.services.limited = anyio.Event()
 
     async def _settle_leases(self) -> None:
         """Give back what is held by persons who are gone."""
@@ -544,11 +421,9 @@ class Broker(Operations):
             SessionNotFound, InvalidArgument: what is named is not there, or has to stay.
             TimedOut, IoError, TmuxFailed: nothing more was removed.
         """
-        prune = Prune(self.settings, self._known_to_tmux, by)
-        if look_only:
-            return await prune.preview(wish)
-        pruned = await prune.run(wish)
-        for each in pruned.removed:
+        live = partial(panes.known_ids, self.tmux)
+        pruned = await lifecycle.prune(self.settings, wish, live, by=by, look_only=look_only)
+        for each in [] if look_only else pruned.removed:
             self.registry.drop(each.name)
         return pruned
 
@@ -560,8 +435,10 @@ class Broker(Operations):
         found = []
         for session_id in session_ids:
             try:
-                restores = await self._restoring.named(session_id)
-                made = await self._do(restores.request, self._own_call(), restores)
+                restores = await lifecycle.left_by(self.services, session_id)
+                work = Work[CreateSession](self.services, restores.request, self._own_call())
+                work.restores = restores
+                made = await stages.do(work)
             except TmuxMcpError as error:
                 found.append(Restored(session_id, error=error))
             else:
@@ -570,26 +447,23 @@ class Broker(Operations):
 
     async def lost(self) -> list[str]:
         """The ids of the sessions of which nobody tells how they ended, the oldest first."""
-        return await self._restoring.lost()
-
-    async def _known_to_tmux(self) -> set[str]:
-        return await panes.known_ids(self.tmux)
+        return await lifecycle.lost(self.registry)
 
     async def _mind_connections(self) -> None:
         """Let sessions on other hosts end: ssh waits for the channel by which we ask there. See who printed much."""
         while True:
-            if self._making:
-                self._making.find_work()
+            if self.services.making:
+                self.services.making.find_work()
             minded = [session.close_channel_if_over() for session in list(self.registry.sessions.values())]
             await anyio.sleep(CHANNEL_LOOK_S if any(minded) else NO_CHANNEL_LOOK_S)
 
     async def _end_due(self, session: Session, due: retention.DueEnd) -> None:
-        await self._verbs.end(session, due.reason, "TERM", REAP_GRACE_MS, why=due.why)
+        await lifecycle.end(self.services, session, due.reason, "TERM", REAP_GRACE_MS, why=due.why)
 
     async def _end_abandoned(self) -> bool:
         sessions = self.registry.sessions
-        watched = await panes.attached(self.tmux) | {each for each in sessions if self._verbs.pages.of(each)}
-        found = await retention.abandoned(sessions.values(), self.settings.state_dir, watched, self._verbs.counting)
+        watched = await panes.attached(self.tmux) | {each for each in sessions if self.services.pages.of(each)}
+        found = await retention.abandoned(sessions.values(), self.settings.state_dir, watched, self.services.counting)
         if found:
             log.info("session %s is ended: its caller is gone, and another one needs its place", found.id)
             why = "its caller was gone, and another one needed its place"
@@ -604,7 +478,7 @@ class Broker(Operations):
 
     def _close(self) -> None:
         self.gate.close()
-        self._searching.close()
+        self.services.searching.close()
         self.creation.drop_spare()
         self.registry.close()
         self.tmux.close()

@@ -11,14 +11,16 @@ import os
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 
 from tmuxmcp.broker.reading import Reading
 from tmuxmcp.broker.sending import flush_input, not_typed
+from tmuxmcp.broker.verbs import Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call, begin
+from tmuxmcp.contract.call import begin
 from tmuxmcp.contract.errors import InvalidArgument, Unsupported, WrongMode
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.sessions.screens import shown_by
@@ -138,13 +140,15 @@ def _row(shown: ShownScreen, row: int) -> str:
 # ---- acting --------------------------------------------------------------------------------------
 
 
-async def edit(reading: Reading, session: Session, request: q.EditorAction, call: Call) -> r.EditorActionResult:
+@verb(q.EditorAction)
+async def edit(work: Work[q.EditorAction]) -> r.EditorActionResult:
     """Have the editor in front do something.
 
     Raises:
         WrongMode: no editor that is known here waits for keys.
         InvalidArgument, SessionExited, TmuxFailed
     """
+    session, request = await work.settled_session(), work.request
     _check_text(one_newline(request.text), request.action == "insert", "insert")
     if (request.line is not None) != (request.action == "goto"):
         raise InvalidArgument("line goes with goto, and goto needs it.", hint="Lines count from 1.")
@@ -155,17 +159,18 @@ async def edit(reading: Reading, session: Session, request: q.EditorAction, call
         steps, rests = nano_steps(request), nano_rests
     else:
         raise front.wrong("vim, nvim or nano")
-    seen = await _type(reading, session, front, steps, rests, call)
+    seen = await _type(work, session, front, steps, rests)
     note = None
     if front.program == "nano" and request.action == "quit" and await _is_in_front(session, front):
-        seen = await _type(reading, session, front, [HelperStep(b"\x03")], None, call)
+        seen = await _type(work, session, front, [HelperStep(b"\x03")], None)
         note = "nano has not ended: there are changes that are not saved. Use save_quit, or send its own keys."
     return r.EditorActionResult(
         session_id=session.id, program=front.program, mode=seen.mode or "unknown", note=note, content=seen.content
     )
 
 
-async def page(reading: Reading, session: Session, request: q.PagerAction, call: Call) -> r.PagerActionResult:
+@verb(q.PagerAction)
+async def page(work: Work[q.PagerAction]) -> r.PagerActionResult:
     """Have the pager in front do something.
 
     Raises:
@@ -173,6 +178,7 @@ async def page(reading: Reading, session: Session, request: q.PagerAction, call:
         Unsupported: it is more, which does not tell at once what it has found.
         InvalidArgument, SessionExited, TmuxFailed
     """
+    session, request = await work.settled_session(), work.request
     _check_text(request.text, request.action == "search", "search")
     if "\n" in request.text or "\t" in request.text:
         raise InvalidArgument("A pattern is one line without tabs.")
@@ -182,7 +188,7 @@ async def page(reading: Reading, session: Session, request: q.PagerAction, call:
     if front.program == "more" and request.action == "search":
         # Its answer to a pattern comes at the next key (util-linux 2.38): the screen would say nothing of it.
         raise Unsupported("more shows what it has found only later.", hint="Open the text with less.")
-    seen = await _type(reading, session, front, pager_steps(request), pager_rests, call)
+    seen = await _type(work, session, front, pager_steps(request), pager_rests)
     return r.PagerActionResult(
         session_id=session.id, program=front.program, mode=seen.mode or "unknown", content=seen.content
     )
@@ -241,11 +247,11 @@ async def _is_in_front(session: Session, front: _KeyReader) -> bool:
 
 
 async def _type(
-    reading: Reading, session: Session, front: _KeyReader, steps: list[HelperStep], rests: ShownCheck | None, call: Call
+    work: Work[Any], session: Session, front: _KeyReader, steps: list[HelperStep], rests: ShownCheck | None
 ) -> r.ReadResult:
     """Type the steps, each once the one before has opened what it was to open; the screen once the program waits."""
-    pane = session.live()
-    asked = q.Read("screen", session.id, wait_for="ready", timeout_ms=AFTER_MS).filled(reading.settings)
+    pane, call, reading = session.live(), work.call, work.broker.part(Reading)
+    asked = q.Read("screen", session.id, wait_for="ready", timeout_ms=AFTER_MS).filled(work.broker.settings)
     wait = await reading.wait(asked, call)
     condition = f"#{{==:#{{pane_current_command}},{front.command}}}"
     async with session.input_lock:

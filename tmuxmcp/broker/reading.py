@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
 from tmuxmcp.broker import past, views
+from tmuxmcp.broker.verbs import Services, Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call, joined_notes
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import SCREEN_VIEWS, View, conditions
-from tmuxmcp.machine.searching import Searching
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.finding import Match
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
+from tmuxmcp.record import search
+from tmuxmcp.record.events import Holding, handed_back
 from tmuxmcp.record.excerpt import Excerpt
+from tmuxmcp.record.levels import Level
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.screens import ScreenChange, Screens, change, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import typed
 from tmuxmcp.shell.startup import start_up
 from tmuxmcp.terminal.emulator.capture import NOTHING_SHOWN
-from tmuxmcp.tmux.panes import Pane
+from tmuxmcp.tmux.panes import Pane, PaneChanged
 
 CELL_BYTES = 100
 """Most bytes of a cell of the screen as text: a character with what is set upon it, and its colours."""
@@ -39,14 +41,35 @@ ReadRequest = q.Read | q.Send
 """What a caller wants to see, and after which wait."""
 
 
+@verb(q.Read)
+async def read(work: Work[q.Read]) -> r.ReadResult:
+    """Wait, and read."""
+    reading = work.broker.part(Reading)
+    wait = await reading.wait(work.request, work.call)
+    session = await work.settled_session()
+    result = await reading.read(session, work.request, wait, work.call)
+    if work.target.as_known and session.exited:
+        raise PaneChanged
+    return result
+
+
+@verb(q.Search)
+async def find(work: Work[q.Search]) -> r.SearchResult:
+    """Search what was printed."""
+    request, session = work.request, await work.session()
+    pattern = await work.broker.searching.pattern(request.pattern, f"{work.caller} {session.id}")
+    size = (session.cols, session.rows)
+    found = await search.search(session.log, *size, session.id, pattern, request.limit, request.context)
+    typed_there = commandresults.seem_typed(session, await session.look(), found) if found.matches else None
+    return found.model_copy(update={"note": joined_notes(found.note, typed_there)}) if typed_there else found
+
+
 class Reading:
     """Waits and reads for `read` and `send`."""
 
-    def __init__(self, registry: Registry, searching: Searching, settings: BrokerSettings) -> None:
-        self.registry = registry
-        self.settings = settings
+    def __init__(self, broker: Services) -> None:
+        self.settings, self._searching = broker.settings, broker.searching
         self.screens = Screens()
-        self._searching = searching
 
     async def wait(self, asked: ReadRequest, call: Call) -> WaitCondition:
         """The wait that was asked for.
@@ -431,3 +454,69 @@ def cursor_of(pane: Pane | None) -> r.CursorPosition | None:
 def title_of(pane: Pane | None) -> str:
     """The title that a pane's program has set, safe to show; until then tmux calls it after the machine."""
     return views.title(pane.title if pane else "")
+
+
+def shell_of(level: Level, program: str) -> r.ShellInFront:
+    """A shell as results tell it; `program`: name of the session's own."""
+    return r.ShellInFront(
+        kind=level.kind if level.number else program,
+        where=level.where,
+        level=level.number,
+        adopted=level.number > 0,
+        host=level.host,
+    )
+
+
+# ---- What a caller is told of a session that a person has given back -------------------------------------------------
+#
+# Once, with the commands of that person.
+#
+# Who never called before is told of the last time alone. Which times each caller was told of stands in the session's
+# directory, so every broker knows it.
+
+HANDED_COMMANDS = 20
+"""Commands of a person that are told; `list_commands` has the others."""
+
+
+def is_news(session: Session, caller: str) -> bool:
+    """Whether the session was given back and this caller was not told."""
+    return bool(_untold(session, caller))
+
+
+async def tell_handed_back(session: Session, call: Call) -> r.HandedBack | None:
+    """What is new of this to a caller; from now on the caller was told. Several times are told as one, the last."""
+    untold = _untold(session, call.caller)
+    if not untold:
+        return None
+    _note_told(session, call)  # before anything is waited for: no other call of this caller tells it as well
+    look = await finding.at_rest(session)
+    ran = [
+        each
+        for each in session.commands.kept_commands(look)
+        if each.by == "person" and any(held.covers(each.start, each.began) for held in untold)
+    ]
+    last = untold[-1]
+    return r.HandedBack(
+        by=last.by,
+        since=last.since or None,
+        until=last.until,
+        reason=cast("r.HandedReason", last.reason),
+        omitted_commands=max(len(ran) - HANDED_COMMANDS, 0),
+        commands=[commandresults.row(each) for each in ran[-HANDED_COMMANDS:]],
+    )
+
+
+def _untold(session: Session, caller: str) -> list[Holding]:
+    back = handed_back(session.events.holdings())
+    if not back:
+        return []
+    told = session.handed.of(caller)
+    knew = told or session.cursor_of(caller)
+    return back[told:] if knew else back[-1:]
+
+
+def _note_told(session: Session, call: Call) -> None:
+    """Remember that the caller is told, and how to forget it."""
+    before = session.handed.of(call.caller)
+    session.handed.move(call.caller, len(handed_back(session.events.holdings())))
+    call.untold.append(lambda: session.handed.move(call.caller, before))

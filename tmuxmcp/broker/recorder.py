@@ -20,6 +20,7 @@ import anyio
 from tmuxmcp.broker.programs.inside import home
 from tmuxmcp.broker.programs.machine import MOST_INSIDE, MachineWork
 from tmuxmcp.broker.reading import lost_note
+from tmuxmcp.broker.verbs import Services, Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, Progress, iso, joined_notes, no_progress
@@ -54,83 +55,87 @@ FILE_MOST_TRIES = 3
 COARSE_TIMES_NOTE = "No server that stays writes down when what is printed: times are those of commands and of input."
 
 
+@verb(q.StartRecording)
+async def start_recording(work: Work[q.StartRecording]) -> r.StartRecordingResult:
+    """Begin a recording, here and now.
+
+    Raises:
+        SessionExited
+        RecordingState: one runs.
+        TmuxMcpError: its file cannot be made there.
+    """
+    session, asked, machine = await work.settled_session(), work.request, work.broker.part(MachineWork)
+    await session.alive()
+    async with _alone(session.directory):
+        before = RecordingNote.load(session.directory)
+        if before and before.is_open:
+            raise _runs(session, before)
+        path, place = "", None
+        if asked.path:
+            path, place = machine.absolute(asked.path), await machine.on_files("reserve", asked.path)
+        try:
+            note = begin_recording(
+                session.directory,
+                asked.format,
+                begin=session.log.size(),
+                begin_ms=session.now_ms(),
+                path=path,
+                place=place,
+                input=asked.input,
+                idle_limit_ms=None if asked.idle_limit_s is None else round(asked.idle_limit_s * 1000),
+                by=work.caller,
+            )
+        except IoError:
+            if place:
+                with suppress(TmuxMcpError):
+                    await machine.on_files("release", asked.path, place)
+            raise
+    _tell(session, note)
+    return r.StartRecordingResult(
+        session_id=session.id,
+        path=str(note.file(session.directory)),
+        format=note.film,
+        bytes=0,
+        duration_s=0.0,
+        events=0,
+        note=None if _is_timed(session.directory) else COARSE_TIMES_NOTE,
+    )
+
+
+@verb(q.StopRecording)
+async def stop_recording(work: Work[q.StopRecording]) -> r.StopRecordingResult:
+    """End the recording that runs, and make its file; of a session that has ended, also what was made then.
+
+    Raises:
+        RecordingState: none runs.
+        TmuxMcpError: its file cannot be made; it can be stopped again.
+    """
+    session = await work.settled_session()
+    await finding.at_rest(session)
+    session.save_checkpoint()
+    session.shown.write_shown(session.cols, session.rows)
+    async with _alone(session.directory):
+        note = RecordingNote.load(session.directory)
+        if note and note.state == "saved" and note.with_session:
+            return _stopped(session, note)
+        if note is None or not (note.is_open or note.state == "failed"):
+            raise _none_runs(session, note)
+        if note.state == "running":
+            over = session.exited and session.life.state is not State.LOST
+            end = (None, None) if over else (session.log.size(), session.now_ms())
+            note = replace(note, state="stopped", end=end[0], end_ms=end[1], with_session=over)
+            note.save(session.directory)
+            await _indexed(session)
+        return _stopped(session, await work.broker.part(Recorder).save(session, note, work.call.progress))
+
+
 class Recorder:
     """The recordings of one broker's sessions."""
 
-    def __init__(self, machine: MachineWork) -> None:
-        self._machine = machine
+    def __init__(self, broker: Services) -> None:
+        self._machine = broker.part(MachineWork)
         self.most_bytes = exporting.EXPORT_BYTES
         """Of a recording's file."""
-
-    # ---- what callers want ---------------------------------------------------------------------
-
-    async def start(self, session: Session, asked: q.StartRecording, call: Call) -> r.StartRecordingResult:
-        """Begin a recording, here and now.
-
-        Raises:
-            SessionExited
-            RecordingState: one runs.
-            TmuxMcpError: its file cannot be made there.
-        """
-        await session.alive()
-        async with _alone(session.directory):
-            before = RecordingNote.load(session.directory)
-            if before and before.is_open:
-                raise _runs(session, before)
-            path, place = "", None
-            if asked.path:
-                path, place = self._machine.absolute(asked.path), await self._machine.reserve(asked.path)
-            try:
-                note = begin_recording(
-                    session.directory,
-                    asked.format,
-                    begin=session.log.size(),
-                    begin_ms=session.now_ms(),
-                    path=path,
-                    place=place,
-                    input=asked.input,
-                    idle_limit_ms=None if asked.idle_limit_s is None else round(asked.idle_limit_s * 1000),
-                    by=call.caller,
-                )
-            except IoError:
-                if place:
-                    with suppress(TmuxMcpError):
-                        await self._machine.release(asked.path, place)
-                raise
-        _tell(session, note)
-        return r.StartRecordingResult(
-            session_id=session.id,
-            path=str(note.file(session.directory)),
-            format=note.film,
-            bytes=0,
-            duration_s=0.0,
-            events=0,
-            note=None if _is_timed(session.directory) else COARSE_TIMES_NOTE,
-        )
-
-    async def stop(self, session: Session, call: Call) -> r.StopRecordingResult:
-        """End the recording that runs, and make its file; of a session that has ended, also what was made then.
-
-        Raises:
-            RecordingState: none runs.
-            TmuxMcpError: its file cannot be made; it can be stopped again.
-        """
-        await finding.at_rest(session)
-        session.save_checkpoint()
-        session.shown.write_shown(session.cols, session.rows)
-        async with _alone(session.directory):
-            note = RecordingNote.load(session.directory)
-            if note and note.state == "saved" and note.with_session:
-                return _stopped(session, note)
-            if note is None or not (note.is_open or note.state == "failed"):
-                raise _none_runs(session, note)
-            if note.state == "running":
-                over = session.exited and session.life.state is not State.LOST
-                end = (None, None) if over else (session.log.size(), session.now_ms())
-                note = replace(note, state="stopped", end=end[0], end_ms=end[1], with_session=over)
-                note.save(session.directory)
-                await _indexed(session)
-            return _stopped(session, await self._save(session, note, call.progress))
 
     async def finish(self, session: Session) -> RecordingNote | None:
         """Bring the recording of a session that is over to its end, if that is still to be done; what became of it.
@@ -148,11 +153,16 @@ class Recorder:
                 note.save(session.directory)
             if note.keep == "on_failure" and note.with_session and not await has_failed(session):
                 return await self._discard(session, note)
-            return await self._save(session, note, no_progress)
+            return await self.save(session, note, no_progress)
 
     # ---- the file ------------------------------------------------------------------------------
 
-    async def _save(self, session: Session, note: RecordingNote, progress: Progress) -> RecordingNote:
+    async def save(self, session: Session, note: RecordingNote, progress: Progress) -> RecordingNote:
+        """Make the file of a recording that was stopped.
+
+        Raises:
+            TmuxMcpError: it cannot be made.
+        """
         try:
             saved = await self._make_file(session, note, progress)
         except TmuxMcpError as error:
@@ -232,7 +242,7 @@ class Recorder:
         """Give the place back of a recording that nobody wants, as nothing failed."""
         if note.path and note.place:
             with suppress(TmuxMcpError):
-                await self._machine.release(note.path, note.place)
+                await self._machine.on_files("release", note.path, note.place)
         elif note.name:
             (session.directory.recordings / note.name).unlink(missing_ok=True)
         note = replace(note, state="discarded", note="Nothing failed, so it was not kept.")
@@ -377,22 +387,22 @@ SHORTER_TRIES = 6
 EXPORT_CODE = "import sys; sys.path[:] = sys.argv[1:]; from tmuxmcp.record.past import exporting; exporting.main()"
 
 
-async def export(
-    session: Session, asked: q.ExportRecording, machine: MachineWork, call: Call
-) -> r.ExportRecordingResult:
+@verb(q.ExportRecording)
+async def export_recording(work: Work[q.ExportRecording]) -> r.ExportRecordingResult:
     """Write a stretch of a session to a file.
 
     Raises:
         TmuxMcpError: as the request's docstring has it.
     """
+    session, asked, machine = await work.settled_session(), work.request, work.broker.part(MachineWork)
     if asked.path:
-        await machine.check_new(asked.path)
+        await machine.on_files("check_new", asked.path)
     stretch, note = await _stretch(session, asked)
     start = await screen_at(session, stretch.begin) if stretch.begin else None
     idle_limit_ms = None if asked.idle_limit_s is None else round(asked.idle_limit_s * 1000)
     options = ExportOptions(asked.format, asked.speed, idle_limit_ms)
     with exporting.staged(session.directory, f".{secrets.token_hex(8)}.new") as file:
-        exported = await make_film(session, stretch, options, file, start, call.progress)
+        exported = await make_film(session, stretch, options, file, start, work.call.progress)
         if asked.path:
             path = await machine.move_in(asked.path, file)
         else:

@@ -6,7 +6,9 @@ import base64
 
 import anyio
 
-from tmuxmcp.broker.past import Moment, screen_of
+from tmuxmcp.broker.past import Moment, moment_at, screen_of
+from tmuxmcp.broker.verbs import Work, verb
+from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import SessionExited, Unsupported
 from tmuxmcp.contract.latedataclass import dataclass
@@ -51,6 +53,15 @@ class Picture:
     def text(self) -> str:
         """The data, as JSON can carry them: base64 for PNG."""
         return base64.b64encode(self.data).decode("ascii") if self.format == "png" else self.data.decode()
+
+
+@verb(q.Screenshot)
+async def screenshot(work: Work[q.Screenshot]) -> r.ScreenshotResult:
+    """Draw what a session shows, or showed at a moment."""
+    request, session = work.request, await work.session()
+    if request.at_ms is None:
+        return (await take(session, request.format)).result(session.id)
+    return await of_past(session, await moment_at(session, request.at_ms), request.format)
 
 
 async def take(session: Session, format: PictureFormat) -> Picture:

@@ -11,9 +11,10 @@ from itertools import groupby
 import anyio
 
 from tmuxmcp.broker.reading import Reading
+from tmuxmcp.broker.verbs import Work, check_size, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call, begin, joined_notes
+from tmuxmcp.contract.call import begin, joined_notes
 from tmuxmcp.contract.errors import (
     InvalidArgument,
     NoInput,
@@ -38,7 +39,6 @@ from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.commands import one_line
 from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
@@ -190,27 +190,17 @@ def typing(settings: BrokerSettings, request: q.Send) -> Typing:
     return what
 
 
-async def send(
-    reading: Reading,
-    session: Session,
-    what: Typing,
-    asked: q.Send,
-    wait: WaitCondition,
-    call: Call,
-    noting: IdempotentCall | None = None,
-) -> r.SendResult:
+async def send(work: Work[q.Send], session: Session, what: Typing, wait: WaitCondition) -> r.SendResult:
     """Type it, then wait and read.
-
-    Args:
-        noting: writes down what is about to be typed, for a call with an id.
 
     Raises:
         SessionExited, InvalidArgument, TmuxFailed
     """
+    asked, call, noting, reading = work.request, work.call, work.noting, work.broker.part(Reading)
     pane = session.live()
     await adopting.settle(session)
     await end_listening(session, await finding.prompt_drawn(session))
-    look = await with_room(session, reading.settings, what)
+    look = await with_room(session, work.broker.settings, what)
     data, bracketed = _pasted(what, look, pane.alternate_screen)
     if look.ready and not look.takes_commands and await session.log_complete(look.size):
         await learn_prompt(session, look)
@@ -413,21 +403,6 @@ async def flush_input(tmux: Tmux) -> None:
         await tmux.query(tmux_command("display-message", "-p", ""))
 
 
-def check_size(settings: BrokerSettings, text: str) -> None:
-    """Refuse more input at once than is allowed.
-
-    Raises:
-        ResourceLimit
-    """
-    size = len(text.encode("utf-8", "surrogateescape"))
-    if size > settings.max_input_bytes:
-        raise ResourceLimit(
-            f"{size:,} bytes are more than max_input_bytes ({settings.max_input_bytes:,}) allows at once.",
-            hint="Send it in pieces, or write it to a file.",
-            limit="max_input_bytes",
-        )
-
-
 def _check_lines(look: Look, data: bytes) -> None:
     if look.judged is None or not look.judged.canonical or len(data) <= CANONICAL_LINE:
         return
@@ -512,8 +487,9 @@ CellPlace = tuple[int, int]
 """Row and column, from 0."""
 
 
-async def act(session: Session, event: Mouse) -> CellPlace:
-    """Hand the event to the program; give its place.
+@verb(q.Mouse)
+async def mouse(work: Work[Mouse]) -> r.MouseResult:
+    """Hand a mouse event to the program.
 
     Raises:
         InvalidArgument: there is no such place, or the text is not there exactly once.
@@ -521,6 +497,7 @@ async def act(session: Session, event: Mouse) -> CellPlace:
         Unsupported: it has, in an encoding of old.
         SessionExited, TmuxFailed
     """
+    session, event = await work.session(), work.request
     pane = await session.alive()
     asked = await panes.mouse_modes(session.tmux, pane)
     _check_modes(event, asked)
@@ -533,7 +510,7 @@ async def act(session: Session, event: Mouse) -> CellPlace:
             await not_typed(session)
     session.write_input(bytes=len(data), keys=0)
     await flush_input(session.tmux)
-    return place
+    return r.MouseResult(session_id=session.id, sent=True, row=place[0], col=place[1])
 
 
 def _check_modes(event: Mouse, asked: panes.MouseModes) -> None:

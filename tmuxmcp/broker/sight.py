@@ -6,7 +6,8 @@ It only looks: no cursor of a caller moves, and nothing counts as told to anybod
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+import time
+from collections.abc import Hashable
 from itertools import pairwise
 from typing import Literal
 
@@ -14,15 +15,17 @@ import anyio
 import anyio.lowlevel
 
 from tmuxmcp.broker import past
-from tmuxmcp.broker.reading import cursor_of, title_of
+from tmuxmcp.broker.admission import check_health
+from tmuxmcp.broker.reading import cursor_of, shell_of, title_of
+from tmuxmcp.broker.verbs import Work, verb
 from tmuxmcp.broker.views import PageViewer
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import iso, joined_notes, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.finding import certain
-from tmuxmcp.record.levels import Level
 from tmuxmcp.record.meta import Meta, find_generation, kept_generations
 from tmuxmcp.record.past.timing import FIRST_STEP
 from tmuxmcp.sessions import commandresults, inputrequests
@@ -31,11 +34,12 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.shell.startup import start_up
 from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.emulator.sheet import LONGEST_SEQUENCE, last_shape
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.snapshot import Snapshot
-from tmuxmcp.tmux import panes
+from tmuxmcp.tmux import panes, viewers
 from tmuxmcp.tmux.held import Lease, user_name
 from tmuxmcp.tmux.viewers import TmuxViewer
 
@@ -277,48 +281,39 @@ ListPlace = tuple[bool, str, str]
 """The order of the list. Sessions that run come first: one that ends moves on, to where no reader has been yet."""
 
 
-class SessionListing:
-    """Lists the sessions of one broker."""
+@verb(q.ListSessions)
+async def list_sessions(work: Work[q.ListSessions]) -> r.ListSessionsResult:
+    """Look at so many sessions, from a place on.
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._turn = anyio.Lock()
-        """One list at a time is made, a row between two turns of everybody else."""
-
-    async def page(self, request: q.ListSessions, caller: str) -> r.ListSessionsResult:
-        """Look at so many sessions, from a place on.
-
-        Args:
-            caller: whose default session is told.
-
-        Raises:
-            InvalidArgument: there is no such place.
-        """
-        after = _parse(request.after) if request.after else None
-        async with self._turn:
-            await self._registry.look_again()
-            every, unlisted = list(self._registry.sessions.values()), 0
-            if request.include_exited:
-                destroyed, unlisted = self._registry.destroyed(LISTED_DESTROYED)
-                every += destroyed
-            else:
-                every = [each for each in every if not each.exited]
-            placed = sorted(((_list_place(each), each) for each in every), key=lambda each: each[0])
-            behind = [each for each in placed if after is None or each[0] > after]
-            rows = []
-            for _, session in behind[: request.limit]:
-                rows.append(summary(session, await session.look()))
-                await anyio.lowlevel.checkpoint()
-        left = len(behind) - len(rows)
-        goes_on = spell(behind[len(rows) - 1][0]) if left else None
-        own = next((each.id for _, each in placed if each.meta.owner == caller and not each.exited), None)
-        return r.ListSessionsResult(
-            count=len(every),
-            default_session_id=own,
-            note=_note(left, goes_on, unlisted),
-            next_after=goes_on,
-            sessions=rows,
-        )
+    Raises:
+        InvalidArgument: there is no such place.
+    """
+    request, registry = work.request, work.broker.registry
+    after = _parse(request.after) if request.after else None
+    async with work.broker.listing:
+        await registry.look_again()
+        every, unlisted = list(registry.sessions.values()), 0
+        if request.include_exited:
+            destroyed, unlisted = registry.destroyed(LISTED_DESTROYED)
+            every += destroyed
+        else:
+            every = [each for each in every if not each.exited]
+        placed = sorted(((_list_place(each), each) for each in every), key=lambda each: each[0])
+        behind = [each for each in placed if after is None or each[0] > after]
+        rows = []
+        for _, session in behind[: request.limit]:
+            rows.append(summary(session, await session.look()))
+            await anyio.lowlevel.checkpoint()
+    left = len(behind) - len(rows)
+    goes_on = spell(behind[len(rows) - 1][0]) if left else None
+    own = next((each.id for _, each in placed if each.meta.owner == work.caller and not each.exited), None)
+    return r.ListSessionsResult(
+        count=len(every),
+        default_session_id=own,
+        note=_note(left, goes_on, unlisted),
+        next_after=goes_on,
+        sessions=rows,
+    )
 
 
 def _list_place(session: Session) -> ListPlace:
@@ -377,20 +372,14 @@ def summary(session: Session, look: Look) -> r.SessionSummary:
     )
 
 
-def of(
-    session: Session,
-    look: Look,
-    attach_command: str,
-    viewers: Sequence[TmuxViewer] = (),
-    pages: Sequence[PageViewer] = (),
-    page_url: str = "",
-) -> r.SessionFacts:
-    """All facts of a session.
-
-    Args:
-        viewers, pages: who looks at it, in a tmux and in a browser.
-        page_url: where a server shows the page; empty: this one does not.
-    """
+@verb(q.GetSession)
+async def get_session(work: Work[q.GetSession]) -> r.SessionFacts:
+    """All facts of a session."""
+    session, broker = await work.settled_session(), work.broker
+    look = await finding.at_rest(session)
+    watched = await viewers.of_pane(session.tmux, session.pane) if session.pane else []
+    seen_by = [*map(_viewer, watched), *(_page_viewer(each, session) for each in broker.pages.of(session.id))]
+    starting = await start_up(session, look)
     held = session.lease
     return r.SessionFacts(
         **dict(summary(session, look)),
@@ -401,17 +390,17 @@ def of(
         recording=session.recording is not None and session.recording.state == "running" and not look.exited,
         recorded=recording_of(session),
         taken_over=r.TakenOver(by=held.by, since=held.since) if held else None,
-        viewers=sorted(
-            [*map(_viewer, viewers), *(_page_viewer(each, session) for each in pages)], key=lambda each: each.since
-        ),
+        viewers=sorted(seen_by, key=lambda each: each.since),
         usage=session.usage(),
-        attach_command=attach_command,
-        watch_url=f"{page_url}/#session={session.id}" if page_url else None,
+        attach_command=broker.attach_command(session),
+        watch_url=f"{broker.page_url}/#session={session.id}" if broker.page_url else None,
         shell=shell_of(look.level, look.program)
         if look.marks and look.own_shell_in_front and not look.exited
         else None,
         levels=[
-            r.ShellLevel(level=each.level.number, kind=_kind(each.level, look.program), state=_state(each, look))
+            r.ShellLevel(
+                level=each.level.number, kind=shell_of(each.level, look.program).kind, state=_state(each, look)
+            )
             for each in look.levels
             if (look.own_marks or each.level.number) and not look.exited
         ],
@@ -419,8 +408,25 @@ def of(
         host=session.meta.host or None,
         sandbox=session.bounds.sandbox,
         limits=session.bounds.applied,
-        note=_session_note(session, look),
+        note=joined_notes(_session_note(session, look), starting.note if starting else None),
     )
+
+
+@verb(q.ListCommands)
+async def list_commands(work: Work[q.ListCommands]) -> r.ListCommandsResult:
+    """The commands of a session."""
+    session = await work.settled_session()
+    look = await finding.at_rest(session)
+    await commandresults.settle(session, look)
+    return commandresults.listed(work.request, session, look)
+
+
+@verb(q.Health)
+async def health(work: Work[q.Health]) -> r.HealthResult:
+    """How the broker itself is, and what goes on for an agent."""
+    broker, call = work.broker, work.call
+    found = await check_health(broker.registry, broker.settings, uptime_s=time.monotonic() - broker.began)
+    return found if call.person else found.model_copy(update={"going_on": broker.admission.going_on(call.caller)})
 
 
 def _viewer(viewer: TmuxViewer) -> r.Viewer:
@@ -452,20 +458,9 @@ def recording_of(session: Session) -> r.RecordingFacts | None:
     )
 
 
-def shell_of(level: Level, program: str) -> r.ShellInFront:
-    """A shell as results tell it; `program`: name of the session's own."""
-    return r.ShellInFront(
-        kind=_kind(level, program), where=level.where, level=level.number, adopted=level.number > 0, host=level.host
-    )
-
-
 def _state(each: LevelScan, look: Look) -> str:
     """What a shell does; one that another is in front of runs that."""
     return each.shell.state.value if each.level.nonce == look.level.nonce else ShellState.RUNNING.value
-
-
-def _kind(level: Level, program: str) -> str:
-    return level.kind if level.number else program
 
 
 def _recorded(look: Look) -> bool:

@@ -15,6 +15,7 @@ from functools import partial
 import anyio
 
 from tmuxmcp.broker.reading import clamp
+from tmuxmcp.broker.verbs import Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, CallAgain, Question
@@ -43,6 +44,18 @@ class AwaitedRequest:
     request: InputRequest
     known: bool
     """The caller knows its id: another call can take it up."""
+
+
+@verb(q.RequestUserInput)
+async def request_user_input(work: Work[q.RequestUserInput]) -> r.RequestUserInputResult:
+    """Ask a person, or go on waiting for what was asked."""
+    request, call, broker = work.request, work.call, work.broker
+    waited = taken_up(broker.registry, request, call)
+    if waited is None:
+        waited = await request_input(await work.session(), request, call)
+        await reach(waited, broker.settings)
+    answer, effective = await wait(waited, broker.settings, call, broker.page_url)
+    return await result(waited, answer, effective, broker.attach_command(waited.session))
 
 
 def taken_up(registry: Registry, asked: q.RequestUserInput, call: Call) -> AwaitedRequest | None:

@@ -9,32 +9,26 @@ says how things stand.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
 
 import anyio
 
-from tmuxmcp.broker import hands
-from tmuxmcp.broker.reading import clamp, note_match
+from tmuxmcp.broker.reading import Reading, clamp, is_news, note_match
+from tmuxmcp.broker.verbs import Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, joined_notes, ms_since, seconds_of
-from tmuxmcp.contract.errors import InvalidArgument, SessionExited
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, joined_notes, ms_since
+from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.request import Request
-from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import conditions
 from tmuxmcp.gate.confirmations import Confirmations
-from tmuxmcp.machine.searching import CompiledPattern, Searching
+from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.wait import Answer, AwaitedCommand, WaitCondition, wait_for
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import Screens
 from tmuxmcp.sessions.session import Session
 
 KERNEL_LOOK_S = 0.02
@@ -62,84 +56,76 @@ class _WaitOutcome:
     """How its wait ended; None: it was seen to stand so at the end."""
 
 
-class SessionWaits:
-    """Waits over several sessions."""
+@verb(q.Wait)
+async def wait(work: Work[q.Wait]) -> r.WaitResult:
+    """Wait until the first session has it.
 
-    def __init__(
-        self, registry: Registry, searching: Searching, settings: BrokerSettings, ends: ToldEnds, screens: Screens
-    ) -> None:
-        self._registry, self._settings, self._ends = registry, settings, ends
-        self._searching, self._screens = searching, screens
+    Raises:
+        SessionNotFound, InvalidPattern, InvalidArgument
+    """
+    request, call, broker = work.request, work.call, work.broker
+    begun, wanted = time.monotonic(), conditions(request.wait_for)
+    _check(request, wanted)
+    asker = f"{call.caller} {' '.join(request.session_ids)}"
+    patterns = [await broker.searching.pattern(pattern, asker) for pattern in request.patterns]
+    sessions = await _sessions(work)
+    if request.command is not None:
+        commandresults.command_of(sessions[0], await sessions[0].look(), request.command)
+    limit, effective = clamp(broker.settings, request.timeout_ms)
+    looks = limit or "pattern" in wanted  # with no time, what is printed already may match
+    found = await _first_outcome(work, sessions, limit, patterns) if looks else None
+    in_vain = limit > 0 and ms_since(begun) >= limit
+    stands = await _all_standing(sessions, request, call)
+    if not limit and not found:
+        found = next((each.has for each in stands if each.has), None)
+    return await _result(found, stands, begun, "timeout" if in_vain else "immediate", effective, call)
 
-    async def wait(self, request: q.Wait, call: Call) -> r.WaitResult:
-        """Wait until the first session has it.
 
-        Raises:
-            SessionNotFound, InvalidPattern, InvalidArgument
-        """
-        begun, wanted = time.monotonic(), conditions(request.wait_for)
-        _check(request, wanted)
-        asker = f"{call.caller} {' '.join(request.session_ids)}"
-        patterns = [await self._searching.pattern(pattern, asker) for pattern in request.patterns]
-        sessions = await self._sessions(request, call)
-        if request.command is not None:
-            commandresults.command_of(sessions[0], await sessions[0].look(), request.command)
-        limit, effective = clamp(self._settings, request.timeout_ms)
-        looks = limit or "pattern" in wanted  # with no time, what is printed already may match
-        found = await self._first_outcome(sessions, request, call, limit, patterns) if looks else None
-        in_vain = limit > 0 and ms_since(begun) >= limit
-        stands = await _all_standing(sessions, request, call)
-        if not limit and not found:
-            found = next((each.has for each in stands if each.has), None)
-        return await _result(found, stands, begun, "timeout" if in_vain else "immediate", effective, call)
+async def _sessions(work: Work[q.Wait]) -> list[Session]:
+    names, registry = work.request.session_ids, work.broker.registry
+    if names:
+        return [await registry.known(name) for name in dict.fromkeys(names)]
+    await registry.look_again()
+    running = [each for each in registry.sessions.values() if not each.exited]
+    every = [*running, *work.broker.ends.untold_ends(work.caller)]
+    return [each for each in every if each.meta.owner in ("", work.caller)]
 
-    async def _sessions(self, request: q.Wait, call: Call) -> list[Session]:
-        if request.session_ids:
-            return [await self._registry.known(name) for name in dict.fromkeys(request.session_ids)]
-        await self._registry.look_again()
-        running = [each for each in self._registry.sessions.values() if not each.exited]
-        every = [*running, *self._ends.untold_ends(call.caller)]
-        return [each for each in every if each.meta.owner in ("", call.caller)]
 
-    async def _first_outcome(
-        self,
-        sessions: list[Session],
-        request: q.Wait,
-        call: Call,
-        limit_ms: int,
-        patterns: Sequence[CompiledPattern],
-    ) -> _WaitOutcome | None:
-        """What comes first; None: nothing within the time."""
-        found: list[_WaitOutcome] = []
-        look_s = min(max(KERNEL_LOOK_S * len(sessions), 0.05), LONGEST_LOOK_S)
-        async with anyio.create_task_group() as task_group:
+async def _first_outcome(
+    work: Work[q.Wait], sessions: list[Session], limit_ms: int, patterns: Sequence[CompiledPattern]
+) -> _WaitOutcome | None:
+    """What comes first; None: nothing within the time."""
+    request, call, screens = work.request, work.call, work.broker.part(Reading).screens
+    found: list[_WaitOutcome] = []
+    look_s = min(max(KERNEL_LOOK_S * len(sessions), 0.05), LONGEST_LOOK_S)
+    async with anyio.create_task_group() as task_group:
 
-            async def one(session: Session) -> None:
-                wait = WaitCondition(
-                    conditions(request.wait_for),
-                    limit_ms,
-                    idle_ms=NEVER_MS,
-                    patterns=patterns,
-                    seen=self._screens.find(self._screens.last(session.id, call.caller)),
-                    command=request.command,
-                    news_from=session.seen_to(call.caller),
-                    needs_you=partial(_needs_you, session, call),
-                    look_s=look_s,
-                    caller=call.caller,
-                )
-                answer = await wait_for(session, wait)
-                if answer.outcome not in ("timeout", "immediate", "idle"):
-                    found.append(_WaitOutcome(session, answer.outcome, answer.evidence, answer.command, answer))
-                    task_group.cancel_scope.cancel()
+        async def one(session: Session) -> None:
+            awaited = WaitCondition(
+                conditions(request.wait_for),
+                limit_ms,
+                idle_ms=NEVER_MS,
+                patterns=patterns,
+                seen=screens.find(screens.last(session.id, call.caller)),
+                command=request.command,
+                news_from=session.seen_to(call.caller),
+                needs_you=partial(_needs_you, session, call),
+                look_s=look_s,
+                caller=call.caller,
+            )
+            answer = await wait_for(session, awaited)
+            if answer.outcome not in ("timeout", "immediate", "idle"):
+                found.append(_WaitOutcome(session, answer.outcome, answer.evidence, answer.command, answer))
+                task_group.cancel_scope.cancel()
 
-            async with anyio.create_task_group() as waits:
-                task_group.start_soon(_tell, call, limit_ms)
-                if call.enough:
-                    task_group.start_soon(_until_enough, call.enough, task_group.cancel_scope)
-                for session in sessions:
-                    waits.start_soon(one, session)
-            task_group.cancel_scope.cancel()  # nothing is left to wait for
-        return found[0] if found else None
+        async with anyio.create_task_group() as waits:
+            task_group.start_soon(_tell, call, limit_ms)
+            if call.enough:
+                task_group.start_soon(_until_enough, call.enough, task_group.cancel_scope)
+            for session in sessions:
+                waits.start_soon(one, session)
+        task_group.cancel_scope.cancel()  # nothing is left to wait for
+    return found[0] if found else None
 
 
 def _check(request: q.Wait, wanted: tuple[str, ...]) -> None:
@@ -225,7 +211,7 @@ def _needs(session: Session, look: Look, call: Call) -> tuple[bool, r.Evidence |
     """Whether a session needs a person or its caller, and what tells."""
     if look.mode == "password":
         return True, "kernel"
-    if hands.is_news(session, call.caller) or _pending_ids(session):
+    if is_news(session, call.caller) or _pending_ids(session):
         return True, None
     return _own_end(session, look, call) is not None, None
 
@@ -243,7 +229,7 @@ def _needs_you(session: Session, call: Call, look: Look) -> tuple[bool, r.Eviden
     if asked - session.asks_told.get(call.caller, set()):
         _told_of(session, call, asked)
         return True, None
-    if hands.is_news(session, call.caller) or _own_end(session, look, call) is not None:
+    if is_news(session, call.caller) or _own_end(session, look, call) is not None:
         return True, None
     return look.mode == "password", "kernel"
 
@@ -307,67 +293,3 @@ async def _commands(found: _WaitOutcome, call: Call) -> tuple[r.Command | None, 
         return None, []
     commandresults.tell(session, call, command.number)
     return command, commandresults.also_ended(session, look, call, command)
-
-
-# ---- Which callers were told that a session has ended, so that a wait over all sessions tells each end once ----------
-#
-# A session may end between two waits: neither would tell of it. In memory only: a broker tells of the ends that it saw.
-
-MOST_CALLERS = 1024
-"""Callers of whom it is known when they came; to the others older ends are no news."""
-
-OVER_MODES = ("exited", "lost")
-"""Modes of sessions in which nothing runs."""
-
-
-class ToldEnds:
-    """Who was told of which ends."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._came: OrderedDict[str, float] = OrderedDict()
-        """When each caller made its first call, in seconds since 1970."""
-
-    def came(self, caller: str) -> None:
-        """Take note that this caller is there."""
-        self._came.setdefault(caller, time.time())
-        self._came.move_to_end(caller)
-        if len(self._came) > MOST_CALLERS:
-            self._came.popitem(last=False)
-
-    def untold_ends(self, caller: str) -> list[Session]:
-        """The sessions that have ended since this caller came, and of whose end it was not told."""
-        return [each for each in self._registry.sessions.values() if self._is_news(each, caller)]
-
-    def note_ends(self, caller: str, request: Request[Any], answer: r.Result | SessionExited) -> None:
-        """Take note of the ends that an answer tells a caller of."""
-        if getattr(request, "generation", None) is None:  # an earlier session of a name says nothing of the newest
-            for session_id in _ends_in(answer):
-                self.tell(caller, session_id)
-
-    def tell(self, caller: str, session_id: str) -> None:
-        """Take note that a caller is told of one end."""
-        session = self._registry.sessions.get(session_id)
-        if session and session.exited:
-            session.end_told.add(caller)
-
-    def _is_news(self, session: Session, caller: str) -> bool:
-        end = session.life.end
-        if end is None or not session.seen_alive or caller in session.end_told:
-            return False
-        why = session.ended
-        at_s = (seconds_of(why.at) if why and why.at else None) or end.at_s
-        return at_s >= self._came.get(caller, time.time())
-
-
-def _ends_in(answer: r.Result | SessionExited) -> Iterator[str]:
-    """The sessions of which an answer says that they have ended."""
-    match answer:
-        case SessionExited():
-            yield answer.details.get("session_id", "")
-        case r.WaitResult() | r.ListSessionsResult():
-            yield from (each.session_id for each in answer.sessions if each.mode in OVER_MODES)
-        case r.SendResult(result=r.ReadResult() as read):
-            yield from _ends_in(read)
-        case _ if getattr(answer, "mode", None) in OVER_MODES:
-            yield getattr(answer, "session_id", "")

@@ -14,7 +14,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -59,61 +59,16 @@ def render(result: r.Result) -> str:
     """The whole of a result as text."""
     if isinstance(result, r.CreateSessionResult | r.SessionFacts | r.HealthResult):
         return "\n".join(_lines(result))
-    return _above(_body(result), footer(result))
-
-
-def _body(result: r.Result) -> str:
-    """What stands above the footer; empty: nothing."""
-    match result:
-        case r.RunResult():
-            return result.output
-        case r.ReadResult() | r.EditorActionResult() | r.PagerActionResult():
-            return result.content
-        case r.SendResult():
-            return result.result.content if result.result else ""
-        case r.RunProcessResult():
-            return _streams(result)
-        case r.ReadFileResult():
-            return sanitize(result.data)[0]
-        case r.GitDiffResult() | r.R2CmdResult() | r.GdbOpenResult() | r.GdbCmdResult():
-            return sanitize(result.text)[0]
-        case r.R2CmdjResult():
-            return sanitize(json.dumps(result.json, ensure_ascii=False))[0]
-        case r.ListDirectoryResult():
-            return "\n".join(map(_directory_entry, result.entries))
-        case r.GitStatusResult():
-            return "\n".join(map(_git_file, result.files))
-        case r.GitLogResult():
-            return "\n".join(map(_git_commit, result.commits))
-        case r.ListSessionsResult():
-            return "\n".join(map(_summary, result.sessions))
-        case r.ListCommandsResult():
-            return "\n".join(map(_command, result.commands))
-        case r.SearchResult():
-            return matches(result)
-    return ""
+    above = ABOVE.get(type(result))
+    return _above(above(result) if above else "", footer(result))
 
 
 def footer(result: r.Result) -> str:
     """One line: the fields of a result that say something."""
-    match result:
-        case r.RunResult():
-            fields = _run(result)
-        case r.ReadResult():
-            fields = _read(result)
-        case r.SendResult():
-            fields = _send(result)
-        case r.SearchResult():
-            fields = _search(result)
-        case r.RunProcessResult():
-            fields = _process(result)
-        case r.GdbCmdResult():
-            fields = _gdb(result)
-        case _:
-            above, if_set = STANDS_ABOVE.get(type(result)), TOLD_IF_SET.get(type(result))
-            known = _known_fields(result)
-            fields = ((name, value) for name, value in known if name != above and (value or name != if_set))
-    return "[" + " ".join(f"{name}={_value(value)}" for name, value in fields) + "]"
+    fields = FOOTERS.get(type(result), _known_fields)(result)
+    shown = BODIES if type(result) in ABOVE else ()
+    told = ((name, value) for name, value in fields if name not in shown and (value or name not in TOLD_IF_SO))
+    return "[" + " ".join(f"{name}={_value(value)}" for name, value in told) + "]"
 
 
 def _above(text: str, last: str) -> str:
@@ -355,6 +310,50 @@ def _value(value: Any) -> str:
     if type(value) is int:
         return str(value)
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+def _clean(text: str) -> str:
+    return sanitize(text)[0]
+
+
+ABOVE: Mapping[type[r.Result], Callable[[Any], str]] = {
+    r.RunResult: lambda result: result.output,
+    r.ReadResult: lambda result: result.content,
+    r.SendResult: lambda result: result.result.content if result.result else "",
+    r.RunProcessResult: _streams,
+    r.ReadFileResult: lambda result: _clean(result.data),
+    r.ListDirectoryResult: lambda result: "\n".join(map(_directory_entry, result.entries)),
+    r.GitStatusResult: lambda result: "\n".join(map(_git_file, result.files)),
+    r.GitLogResult: lambda result: "\n".join(map(_git_commit, result.commits)),
+    r.GitDiffResult: lambda result: _clean(result.text),
+    r.EditorActionResult: lambda result: result.content,
+    r.PagerActionResult: lambda result: result.content,
+    r.R2CmdResult: lambda result: _clean(result.text),
+    r.R2CmdjResult: lambda result: _clean(json.dumps(result.json, ensure_ascii=False)),
+    r.GdbOpenResult: lambda result: _clean(result.text),
+    r.GdbCmdResult: lambda result: _clean(result.text),
+    r.ScreenshotResult: lambda result: "",
+    r.ListSessionsResult: lambda result: "\n".join(map(_summary, result.sessions)),
+    r.ListCommandsResult: lambda result: "\n".join(map(_command, result.commands)),
+    r.SearchResult: matches,
+}
+"""What stands above the footer of a result; of others nothing does."""
+
+FOOTERS: Mapping[type[r.Result], Callable[[Any], Fields]] = {
+    r.RunResult: _run,
+    r.ReadResult: _read,
+    r.SendResult: _send,
+    r.SearchResult: _search,
+    r.RunProcessResult: _process,
+    r.GdbCmdResult: _gdb,
+}
+"""What stands in the footer of a result; of others all that is known does, but for what stands above it."""
+
+BODIES = ("data", "files", "commits", "text", "content", "json", "entries", "commands", "sessions")
+"""Fields that stand above a footer."""
+
+TOLD_IF_SO = ("also_ended", "replayed")
+"""Fields that are no news where they are empty or false."""
 
 
 # ---- Room for long answers -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import time
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call, iso, ms_since
-from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, PolicyDenied, TmuxMcpError
+from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, IoError, PolicyDenied, TmuxMcpError
 from tmuxmcp.contract.request import Content, NamesCall, Operation, Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.machine import locks
@@ -44,16 +45,48 @@ AUDIT_LINE_BYTES = 16 * 1024
 LINE_ROOM_BYTES = 1024
 """Bytes left free in a line that is filled in afterwards."""
 
+log = logging.getLogger(__name__)
+
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 """`json.dumps` would make an encoder for each line."""
 
 
 class Audit:
-    """Writes the lines of one broker; every method raises OSError where the file system does."""
+    """Writes the lines of one broker; `write` and `begin` raise OSError where the file system does."""
 
-    def __init__(self, directory: Path, file_bytes: int = AUDIT_FILE_BYTES) -> None:
+    def __init__(self, directory: Path, file_bytes: int = AUDIT_FILE_BYTES, wish: str = "best-effort") -> None:
+        """`wish`: as the setting `audit`, for `begun` and `ended`."""
         self.path = directory / "audit.jsonl"
         self.file_bytes = file_bytes
+        self._wish, self._told = wish, False
+
+    def begun(self, entry: dict[str, Any], done: str = "done") -> OpenLine | None:
+        """Where the audit is strict, have a line on the disk before anything is done.
+
+        Raises:
+            IoError: it cannot be written.
+        """
+        if self._wish != "strict":
+            return None
+        try:
+            return self.begin(entry)
+        except OSError as error:
+            raise IoError(
+                f"The audit cannot be written ({error.strerror}), and nothing is {done} without it.",
+                hint=f"Mend {self.path}; the setting audit says `strict`.",
+            ) from None
+
+    def ended(self, line: OpenLine | None, entry: dict[str, Any]) -> None:
+        """Write down what came of it, in the line that was begun, if one was; that this fails is logged once."""
+        try:
+            if line:
+                line.finish(entry)
+            elif self._wish != "off":
+                self.write(entry)
+        except OSError as error:
+            if not self._told:
+                log.warning("the audit cannot be written: %s", error)
+            self._told = True
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append a line."""
@@ -160,10 +193,17 @@ class AuditLine:
         """Begin the line of a call; without a request, of one whose arguments are not understood."""
         self._redactor = redactor
         self._begun = time.monotonic()
+        self.opened: OpenLine | None = None
+        """What stands on the disk to be filled in, where the audit is strict."""
         named = {"request_id": request_id} if (request_id := request_id_of(request)) else {}
         what = {**named, **_what(request), "bytes_in": _bytes_in(request) if request else 0}
         session_id = request.session or None if request else None
         self._facts = _begun_line(call.call_id, call.caller, operation.name, session_id, what)
+
+    @property
+    def ended(self) -> bool:
+        """It is known what came of the call."""
+        return bool(self._facts["outcome"] != "started")
 
     def see(self, place: ActionPlace) -> None:
         """Take in where it happens."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import time
 from collections import OrderedDict
@@ -23,9 +22,8 @@ from tmuxmcp.contract.errors import ConfirmationDeclined, IoError, PolicyDenied,
 from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretValues
 from tmuxmcp.contract.requests import Run, Send
-from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.gate.audit import Audit, AuditLine, OpenLine, Redactor
+from tmuxmcp.gate.audit import Audit, AuditLine, Redactor
 from tmuxmcp.gate.confirmations import OFFER_S, Confirmations, first_answer, offer_next, reach
 from tmuxmcp.gate.policy.parsing import Parsing
 from tmuxmcp.gate.target import Target
@@ -45,10 +43,7 @@ if TYPE_CHECKING:
     from tmuxmcp.sessions.session import Session
     from tmuxmcp.shell.secretreader import SecretMoment, SecretReader
 
-log = logging.getLogger(__name__)
-
 Find = Callable[[], Awaitable[Target]]
-Act = Callable[[Target], Awaitable[Result]]
 
 MOST_HALF_TYPED = 1000
 """Sessions whose half-typed lines are remembered."""
@@ -77,8 +72,7 @@ class Gate:
         self.settings = settings
         self.redactor = Redactor(ourselves.environment())
         self.redactor.learn_environment(settings.env)
-        self._audit = Audit(settings.state_dir)
-        self._told = False
+        self._audit = Audit(settings.state_dir, wish=settings.audit)
         self._typed: OrderedDict[str, str | None] = OrderedDict()
         self._parsing = Parsing()
         self.policy = self._parse()
@@ -96,45 +90,44 @@ class Gate:
         """Let go of what was started for judging."""
         self._parsing.close()
 
-    async def call(self, request: Request[Any], call: Call, find: Find, act: Act) -> Result:
-        """Do an operation, if its caller may and the policy lets it; write down what came of it.
-
-        Args:
-            find: finds the session that is meant, as it is now.
-            act: does it, in the session that was judged.
+    def check(self, request: Request[Any], call: Call) -> None:
+        """Refuse a call whose caller lacks the scope; take note of the secrets that it brings.
 
         Raises:
-            Unauthorized: the caller lacks the scope.
-            PolicyDenied: a rule forbids it, or nobody can be asked; the session is outside the sandbox.
-            ConfirmationDeclined: the person did not agree.
-            IoError: the audit is strict and cannot be written; the disk is full.
-            ResourceLimit: no file descriptors are left.
+            Unauthorized
         """
         try:
             authorize(request, call.scopes)
         except Unauthorized as error:
             self.refused(request.operation, call, error)
             raise
-        self._learn(request)
-        record = AuditLine(request.operation, call, request, self.redactor)
-        # Before the line is begun: where echo is off, it must not have the text.
-        try:
-            with self.telling_what_is_missing():
-                target = await find()
-                place = await self._action_place(target) if self._sees_place(request) else None
-        except BaseException:
-            with self._recorded(record):  # writes the line, and lets the error go on
-                raise
-        if place:
-            record.see(place)
-        with self._recorded(record), self.telling_what_is_missing():
-            if place and (self.policy or _types_secret(request)):
-                target = await self._permit(request, call, Judged(target, place), find, record)
-            if request.operation.types and self.settings.sandbox != "none":
-                await self._keep_inside(request, target)
-            result = await act(target)
-            record.result(result)
-            return result
+        for _, variables, _ in request.marked(SecretValues):
+            self.redactor.learn_environment(variables)
+
+    async def permit(
+        self, request: Request[Any], call: Call, target: Target, find: Find, line: AuditLine
+    ) -> SecretReader | None:
+        """Let an operation be done, if the policy does; who gets the secret that it types, if a person agreed to that.
+
+        Args:
+            find: finds the session anew, after a person was asked.
+
+        Raises:
+            PolicyDenied: a rule forbids it, or nobody can be asked; the session is outside the sandbox.
+            ConfirmationDeclined: the person did not agree.
+            SessionTaken: a person would have to agree, and one holds the session.
+            IoError: the audit is strict and cannot be written.
+        """
+        judged = Judged(target, await self._action_place(target)) if self._sees_place(request) else None
+        if judged:
+            line.see(judged.place)
+        self._begin(line)  # not before: where echo is off, it must not have the text
+        agreed = None
+        if judged and (self.policy or _types_secret(request)):
+            target, agreed = await self._permit(request, call, judged, find, line)
+        if request.operation.types and self.settings.sandbox != "none":
+            await self._keep_inside(request, target)
+        return agreed
 
     @contextmanager
     def telling_what_is_missing(self) -> Iterator[None]:
@@ -164,31 +157,6 @@ class Gate:
             hint="If something else was put in the place of a file there, remove it; then try again.",
         )
 
-    async def asked_again(
-        self, request: Request[Any], call: Call, before: Callable[[], Awaitable[Result | None]]
-    ) -> Result | None:
-        """What became of an earlier call with the same `request_id`; None: none has done anything.
-
-        Raises:
-            Unauthorized: the caller lacks the scope.
-        """
-        try:
-            authorize(request, call.scopes)
-        except Unauthorized as error:
-            self.refused(request.operation, call, error)
-            raise
-        record = AuditLine(request.operation, call, request, self.redactor)
-        try:
-            with self.telling_what_is_missing():
-                result = await before()
-        except BaseException:
-            with self._recorded(record):  # writes the line, and lets the error go on
-                raise
-        if result is not None:
-            with self._recorded(record):
-                record.result(result)
-        return result
-
     def judges_place(self, operation: Operation) -> bool:
         """Whether the verdict depends on the session: then a default session is made before, not after the verdict."""
         return bool(self.policy) and operation.types
@@ -202,20 +170,13 @@ class Gate:
 
     def refused(self, operation: Operation, call: Call, error: TmuxMcpError) -> None:
         """Write down a call that was not even judged: its arguments are not understood, or it lacks the scope."""
-        with self._recorded(AuditLine(operation, call, None, self.redactor)) as record:
-            record.error(error)
+        line = AuditLine(operation, call, None, self.redactor)
+        line.error(error)
+        self._finish(line)
 
     def note(self, facts: Mapping[str, str]) -> None:
         """Write down what a person did that concerns agents."""
-        if self.settings.audit != "off":
-            try:
-                self._audit.write({"time": iso(time.time()), **facts, "outcome": "ok"})
-            except OSError as error:
-                self._cannot(error)
-
-    def _learn(self, request: Request[Any]) -> None:
-        for _, variables, _ in request.marked(SecretValues):
-            self.redactor.learn_environment(variables)
+        self._audit.ended(None, {"time": iso(time.time()), **facts, "outcome": "ok"})
 
     async def _keep_inside(self, request: Request[Any], target: Target) -> None:
         """Sessions outside the sandbox, made by a person or before the setting, are not for agents to type into.
@@ -235,13 +196,10 @@ class Gate:
 
     # ---- the policy ----------------------------------------------------------------------------
 
-    async def _permit(self, request: Request[Any], call: Call, judged: Judged, find: Find, record: AuditLine) -> Target:
-        """The target for which it is permitted: looked for anew after a person was asked.
-
-        Raises:
-            PolicyDenied, ConfirmationDeclined
-            SessionTaken: a person would have to agree, and one holds the session.
-        """
+    async def _permit(
+        self, request: Request[Any], call: Call, judged: Judged, find: Find, line: AuditLine
+    ) -> tuple[Target, SecretReader | None]:
+        """The target for which it is permitted: looked for anew after a person was asked; and the secret's reader."""
         from tmuxmcp.gate.policy.judge import ALLOW, Ruling, agreeing, asking, judge
 
         verdict, rule, for_session = ALLOW, None, False
@@ -254,7 +212,7 @@ class Gate:
                 policy = agreeing(policy, rule)
                 verdict = judge(action, policy)
             for_session = policy is not self.policy
-            record.verdict(verdict)
+            line.verdict(verdict)
         if verdict.decision == "deny":
             raise PolicyDenied(
                 f"{request.operation.name} was not done: {verdict.reason}.",
@@ -265,7 +223,7 @@ class Gate:
         judged = replace(judged, reader=now.reader if now else None)
         if now and now.asks and verdict.decision == "allow":
             verdict = Ruling("confirm", NOT_NAMED, "secrets")
-            record.verdict(verdict)
+            line.verdict(verdict)
         elif for_session and verdict.decision == "allow":  # the question by which they agreed is used up with it
             Confirmations(self.settings.state_dir).forget(digest_of(request, call, judged))
         if verdict.decision == "confirm":
@@ -275,8 +233,7 @@ class Gate:
             scope = _scope(rule, judged.target, call) if rule else ""
             judged = await self._confirm(request, call, judged, find, verdict, scope)
         self._remember(request, judged.place)
-        agreed = judged.reader if verdict.decision == "confirm" else None
-        return replace(judged.target, agreed=agreed) if agreed else judged.target
+        return judged.target, judged.reader if verdict.decision == "confirm" else None
 
     async def _asking(self, request: Request[Any], target: Target) -> SecretMoment | None:
         """How the session stands that is to be given a secret; None: none is to be typed.
@@ -396,41 +353,31 @@ class Gate:
     # ---- the audit -----------------------------------------------------------------------------
 
     @contextmanager
-    def _recorded(self, record: AuditLine) -> Iterator[AuditLine]:
-        """Write the line of a call, however it ends."""
-        line = self._begin(record) if self.settings.audit == "strict" else None
+    def audited(self, request: Request[Any], call: Call) -> Iterator[AuditLine]:
+        """The audit's line of a call, which is written however the call ends, but for one that is still to go on."""
+        line = AuditLine(request.operation, call, request, self.redactor)
         try:
-            yield record
+            with self.telling_what_is_missing():
+                yield line
         except TmuxMcpError as error:
             self._clean(error)
-            record.error(error)
+            line.error(error)
             raise
         except BaseException as error:
-            record.failed(error)
+            line.failed(error)
             raise
         finally:
-            try:
-                line.finish(record.entry()) if line else self._write(record)
-            except OSError as error:
-                self._cannot(error)
+            if line.ended:
+                self._finish(line)
 
-    def _begin(self, record: AuditLine) -> OpenLine:
-        try:
-            return self._audit.begin(record.entry())
-        except OSError as error:
-            raise IoError(
-                f"The audit cannot be written ({error.strerror}), and nothing is done without it.",
-                hint=f"Mend {self._audit.path}; the setting audit says `strict`.",
-            ) from None
+    def _begin(self, line: AuditLine) -> None:
+        if self.settings.audit == "strict" and not line.opened:
+            line.opened = self._audit.begun(line.entry())
 
-    def _write(self, record: AuditLine) -> None:
+    def _finish(self, line: AuditLine) -> None:
+        self._begin(line)
         if self.settings.audit != "off":
-            self._audit.write(record.entry())
-
-    def _cannot(self, error: OSError) -> None:
-        if not self._told:
-            log.warning("the audit cannot be written: %s", error)
-        self._told = True
+            self._audit.ended(line.opened, line.entry())
 
     def _clean(self, error: TmuxMcpError) -> None:
         """Take known secrets out of an error before anybody sees it."""

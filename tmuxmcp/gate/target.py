@@ -15,11 +15,8 @@ from tmuxmcp.machine.searching import Searching
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.life import State
-from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.retention import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell.secretreader import SecretReader
 
 READY_MS = 5000
 """How long a default session's program may take until it is ready."""
@@ -36,12 +33,6 @@ class Target:
     """None: the call concerns no session, or the caller's default session, which is still to be made."""
     error: TmuxMcpError | None = None
     """Why there is none of that id."""
-    restores: Restoration | NotRestored | None = None
-    """What the session that a call makes has from one that is over."""
-    agreed: SecretReader | None = None
-    """Who gets the secret that a call types, as a person agreed."""
-    noting: IdempotentCall | None = None
-    """Writes down what a call with an id is about to do."""
     as_known: bool = False
     """The session is as tmux last told of it; whoever acts finds out whether it still is, or raises `PaneChanged`."""
 
@@ -80,18 +71,7 @@ class Targets:
         if kind == "named":
             name = request.operation.name
             return Target(error=InvalidArgument(f"{name} needs a session_id.", hint="list_sessions gives them."))
-        return Target(await self._own(call) or (await self._default(call) if make else None))
-
-    async def session(self, target: Target, call: Call) -> Session:
-        """The session of a target; the caller's default session is made now if there is none.
-
-        Raises:
-            SessionNotFound: there is none of that id.
-            MaxSessions, TmuxFailed: the default session cannot be made.
-        """
-        if target.error:
-            raise target.error
-        return target.session or await self._default(call)
+        return Target(await self._own(call) or (await self.default(call) if make else None))
 
     async def wait_ready(self, session: Session, timeout_ms: int, call: Call) -> Answer:
         """Wait until the program of a session is ready, no longer than any wait may take."""
@@ -136,7 +116,12 @@ class Targets:
         """Whether its program runs: another call may be about to make it."""
         return session.life.state is not State.STARTING or await self._creation.wait_for_program(session)
 
-    async def _default(self, call: Call) -> Session:
+    async def default(self, call: Call) -> Session:
+        """The caller's default session, made now if there is none.
+
+        Raises:
+            MaxSessions, TmuxFailed: it cannot be made.
+        """
         async with self._creation.lock():
             await self._registry.look_again()
             own = [each for each in self._registry.sessions.values() if each.meta.owner == call.caller]

@@ -115,15 +115,8 @@ class Gateway(Operations):
         """
         asked = call or replace(self._own, call_id=new_call_id())
         authorize(request, asked.scopes)
-        match request:
-            case q.CreateSession():
-                return cast("R", await self._create(request, asked))
-            case q.ListSessions():
-                return cast("R", await self._list(request, asked))
-            case q.Wait():
-                return cast("R", await self._wait(request, asked))
-            case q.Health():
-                return cast("R", await self._health())
+        if at_many := AT_MANY.get(type(request)):
+            return cast("R", await at_many(self, request, asked))
         there, node = await self._routed(request, asked)
         return await self._at(node, there, asked)
 
@@ -465,7 +458,7 @@ class Gateway(Operations):
             names.setdefault(node or await self._find(name, request, call), []).append(name)
         return {node: ids.with_arguments(request, session_ids=each) for node, each in names.items()}
 
-    async def _health(self) -> r.HealthResult:
+    async def _health(self, request: q.Health, call: Call) -> r.HealthResult:
         machines = await self._machines_lately(fresh=True)
         return r.HealthResult(
             version=__version__,
@@ -632,6 +625,15 @@ class Gateway(Operations):
         if commands:
             return facts.commands, facts.mode == "shell_prompt", facts.exited
         return facts.mode, facts.ready, facts.rows, facts.cols, facts.exited, facts.output_bytes if output else 0
+
+
+AT_MANY: Mapping[type[Request[Any]], Callable[[Gateway, Any, Call], Awaitable[Result]]] = {
+    q.CreateSession: Gateway._create,
+    q.ListSessions: Gateway._list,
+    q.Wait: Gateway._wait,
+    q.Health: Gateway._health,
+}
+"""What does requests that concern several machines."""
 
 
 @asynccontextmanager

@@ -67,13 +67,6 @@ class IdempotentCall:
         self.made = False
         """The session that it makes is there."""
 
-    @classmethod
-    def of(cls, file: CallFile, request: Request[Any]) -> IdempotentCall:
-        """One that has acted: only its result is to be written down."""
-        one = cls(file, request, "")
-        one.noted = True
-        return one
-
     async def types(self, session: Session, offset: int, **facts: Any) -> Stamp:
         """Write down that this is about to be typed; the stamp goes into the step that types it.
 
@@ -107,20 +100,17 @@ class IdempotentCall:
     async def step_done(self, done: r.SendStep) -> None:
         """Write down what came of one of several steps."""
         self._steps += 1
-        await self._keep(step=done.model_dump(mode="json"))
+        await _keep(self._file, step=done.model_dump(mode="json"))
 
-    async def write_result(self, result: r.Result) -> None:
-        """Write down what came of it, unless more is to become of it."""
-        if not self.noted or not is_final(result):
-            return
-        await self._keep(result=_stored_form(result))
+    async def ended(self, result: r.Result) -> None:
+        """Write down what came of it."""
+        if self.noted:
+            await write_result(self._file, result)
 
-    async def refused(self, error: TmuxMcpError) -> bool:
-        """Whether nothing was done by a call that failed; then nothing of it stays."""
-        if self.noted and not await self._did_nothing(error):
-            return False
-        self._file.forget()
-        return True
+    async def failed(self, error: TmuxMcpError) -> None:
+        """Let nothing stay of a call that did nothing before it failed."""
+        if not self.noted or await self._did_nothing(error):
+            self._file.forget()
 
     async def _did_nothing(self, error: TmuxMcpError) -> bool:
         if isinstance(self._request, q.CreateSession):
@@ -142,12 +132,19 @@ class IdempotentCall:
         await anyio.to_thread.run_sync(partial(self._file.write, acts=facts))
         self.noted = True
 
-    async def _keep(self, **line: Any) -> None:
-        """Write down what was done: that this fails is no reason to say that it was not done."""
-        try:
-            await anyio.to_thread.run_sync(partial(self._file.write, **line))
-        except TmuxMcpError as error:
-            log.warning("%s", error.message)
+
+async def write_result(file: CallFile, result: r.Result) -> None:
+    """Write down what came of a call that has acted, unless more is to become of it."""
+    if is_final(result):
+        await _keep(file, result=_stored_form(result))
+
+
+async def _keep(file: CallFile, **line: Any) -> None:
+    """Write down what was done: that this fails is no reason to say that it was not done."""
+    try:
+        await anyio.to_thread.run_sync(partial(file.write, **line))
+    except TmuxMcpError as error:
+        log.warning("%s", error.message)
 
 
 def is_final(result: r.Result) -> bool:

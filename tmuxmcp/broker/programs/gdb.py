@@ -10,17 +10,20 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import field, replace
 from typing import Any, Literal
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 
+from tmuxmcp.broker import lifecycle
+from tmuxmcp.broker.lifecycle import create_session
 from tmuxmcp.broker.programs import inside
-from tmuxmcp.broker.programs.machine import MachineWork
+from tmuxmcp.broker.programs.machine import MachineWork, environment
 from tmuxmcp.broker.reading import clamp
+from tmuxmcp.broker.verbs import Services, Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, begin
@@ -32,17 +35,17 @@ from tmuxmcp.contract.errors import (
     PolicyDenied,
     ResourceLimit,
     TimedOut,
+    TmuxMcpError,
 )
 from tmuxmcp.contract.latedataclass import dataclass
-from tmuxmcp.contract.settings import BrokerSettings, Limits
+from tmuxmcp.contract.settings import Limits
 from tmuxmcp.machine import process
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import find_cwd, find_program
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.process import PIPE_BYTES
-from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.sessions import lease
-from tmuxmcp.sessions.bounds import Boundary
+from tmuxmcp.sessions.life import EndCause
 from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
@@ -95,8 +98,6 @@ GDB_QUITS = re.compile(r"(q|quit|exit|-gdb-exit)( .*)?")
 """gdb ends without an answer."""
 
 NO_SUCH_GDB = "gdb_open starts one. Those of other clients, and of before a restart, are not known."
-
-MakeTerminal = Callable[[q.CreateSession, Call], Awaitable[Session]]
 
 
 @dataclass
@@ -299,69 +300,81 @@ class Debugger:
         self._heard.set()
 
 
+@verb(q.GdbOpen)
+async def gdb_open(work: Work[q.GdbOpen]) -> r.GdbOpenResult:
+    """Start gdb."""
+    return await work.broker.part(Debuggers).start(work.request, work.call)
+
+
+@verb(q.GdbCmd)
+async def gdb_cmd(work: Work[q.GdbCmd]) -> r.GdbCmdResult:
+    """Give gdb a command."""
+    debuggers = work.broker.part(Debuggers)
+    return await debuggers.command(work.request, debuggers.of(work.request.gdb_id, work.call))
+
+
+@verb(q.GdbClose)
+async def gdb_close(work: Work[q.GdbClose]) -> r.GdbCloseResult:
+    """End gdb, and its session."""
+    debuggers = work.broker.part(Debuggers)
+    debugger = debuggers.of(work.request.gdb_id, work.call)
+    await debuggers.settle(debugger.session)
+    lease.refuse(debugger.session)
+    await debuggers.close(debugger)
+    return r.GdbCloseResult(gdb_id=debugger.gdb_id, closed=debugger.gone.is_set())
+
+
 class Debuggers:
     """All debuggers of a broker."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        machine: MachineWork,
-        boundary: Boundary,
-        tasks: TaskGroup,
-        directory: Callable[[str], SessionDirectory],
-        terminal: MakeTerminal,
-        end: Callable[[Session], Awaitable[None]],
-    ) -> None:
-        self._settings, self._machine, self._boundary, self._tasks = settings, machine, boundary, tasks
-        self._directory, self._make_terminal, self._end = directory, terminal, end
+    def __init__(self, broker: Services) -> None:
+        self._broker, self._settings, self._boundary = broker, broker.settings, broker.boundary
+        self._machine = broker.part(MachineWork)
         self._open: dict[str, Debugger] = {}
         self._opening = 0
 
-    async def act(self, request: q.GdbOpen | q.GdbCmd | q.GdbClose, call: Call) -> r.Result:
-        """Do what a request says.
+    def of(self, gdb_id: str, call: Call) -> Debugger:
+        """A caller's debugger.
 
         Raises:
-            TmuxMcpError: as the request's docstring has it.
+            InvalidArgument: there is none of this id.
         """
-        match request:
-            case q.GdbOpen():
-                return await self._opened(request, call)
-            case q.GdbCmd():
-                return await self._command(request, self._of(request.gdb_id, call))
-            case q.GdbClose():
-                debugger = self._of(request.gdb_id, call)
-                await self._settle(debugger.session)
-                lease.refuse(debugger.session)
-                await self._close(debugger)
-                return r.GdbCloseResult(gdb_id=debugger.gdb_id, closed=debugger.gone.is_set())
-
-    def _of(self, gdb_id: str, call: Call) -> Debugger:
         self._open = {each.gdb_id: each for each in self._open.values() if not each.gone.is_set()}
         found = self._open.get(gdb_id)
         if not found or not (call.person or found.caller == call.caller):
             raise InvalidArgument(f"There is no debugger {gdb_id!r}, or it has ended.", hint=NO_SUCH_GDB)
         return found
 
-    async def _command(self, request: q.GdbCmd, debugger: Debugger) -> r.GdbCmdResult:
+    async def command(self, request: q.GdbCmd, debugger: Debugger) -> r.GdbCmdResult:
+        """Give one a command.
+
+        Raises:
+            TmuxMcpError: as the request's docstring has it.
+        """
         if MORE_LINES.match(request.command.strip()):
             raise InvalidArgument(
                 "This command reads further lines, and there are none.",
                 hint='For a breakpoint\'s commands: -break-commands 1 "print x" "continue".',
             )
         allowed_ms, _ = clamp(self._settings, request.timeout_ms)
-        await self._settle(debugger.session)
+        await self.settle(debugger.session)
         told = await debugger.command(request.command.strip(), allowed_ms / 1000)
         if debugger.over.is_set():
-            await self._close(debugger)
+            await self.close(debugger)
         return told
 
-    async def _settle(self, session: Session) -> None:
+    async def settle(self, session: Session) -> None:
         """See who holds it: not whoever has gone."""
         await session.refresh()
         if session.lease:
             await lease.settle(session, self._settings.take_timeout_s)
 
-    async def _opened(self, request: q.GdbOpen, call: Call) -> r.GdbOpenResult:
+    async def start(self, request: q.GdbOpen, call: Call) -> r.GdbOpenResult:
+        """Start one.
+
+        Raises:
+            TmuxMcpError: as the request's docstring has it.
+        """
         level = await anyio.to_thread.run_sync(self._boundary.level)
         argv = await self._argv(request)
         alive = [each for each in self._open.values() if not each.gone.is_set()]
@@ -373,11 +386,12 @@ class Debuggers:
             debugger = Debugger(f"gdb_{secrets.token_hex(4)}", call.caller, session, held)
             try:
                 started = self._started(argv, session)
-                await self._tasks.start(lambda *, task_status: debugger.keep(started, task_status=task_status))
+                assert self._broker.tasks
+                await self._broker.tasks.start(lambda *, task_status: debugger.keep(started, task_status=task_status))
                 text = await self._begin(debugger, request)
             except BaseException:
                 with anyio.CancelScope(shield=True):
-                    await self._close(debugger)
+                    await self.close(debugger)
                 raise
             self._open[debugger.gdb_id] = debugger
         finally:
@@ -390,10 +404,12 @@ class Debuggers:
     async def _lend(self, call: Call) -> tuple[Session, int]:
         """A session for the program's terminal, and the pipe that keeps it there: it ends when that is closed."""
         name = f"sess_{secrets.token_hex(4)}"
-        directory, confined = self._directory(name).resolved(), self._machine.is_inside
+        registry, confined = self._broker.registry, self._machine.is_inside
+        directory = registry.directory(name).resolved()
         pipe = (directory.within if confined else directory.path) / HELD_BY
         asked = q.CreateSession("sh", ["-c", HOLD_TERMINAL_CODE, "sh", str(pipe)], name=name, wait_ready=False)
-        session = await self._make_terminal(asked.filled(self._settings), call)
+        made = await create_session(Work(self._broker, asked, call))
+        session = registry.sessions[made.session_id]
         try:
             os.mkfifo(pipe, 0o600)
             return session, os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -409,7 +425,7 @@ class Debuggers:
             cwd = find_cwd(self._settings.files_root or self._settings.cwd)
             if box.level != "none" and not await anyio.to_thread.run_sync(self._reaches, cwd):
                 cwd = temporary
-            env = self._machine.environment({}) | box.env | {"TERM": self._settings.term}
+            env = environment(self._settings) | box.env | {"TERM": self._settings.term}
             if "set startup-with-shell on" in argv:
                 env |= {"SHELL": "/bin/sh"}
             limits = rlimits(Limits().within(self._settings.limits))
@@ -474,7 +490,7 @@ class Debuggers:
         argv += [word for each in begin for word in ("-iex", f"set {each}")]
         argv += [f"--core={core}"] if core else []
         argv += ["--args", path, *request.args] if path else []
-        find_program("gdb", self._machine.environment({})["PATH"], "/")
+        find_program("gdb", environment(self._settings)["PATH"], "/")
         return argv
 
     def _real(self, path: str) -> str:
@@ -493,13 +509,18 @@ class Debuggers:
             raise FileMissing(f"There is no file {path!r}.", hint="Give the program or the core file.", path=path)
         return real
 
-    async def _close(self, debugger: Debugger) -> None:
+    async def close(self, debugger: Debugger) -> None:
+        """End one, and its session."""
         debugger.over.set()
         with anyio.move_on_after(process.TERM_GRACE_S + process.SUPERVISOR_SLACK_S):
             await debugger.gone.wait()
         debugger.let_go()
         await self._end(debugger.session)
         self._open.pop(debugger.gdb_id, None)
+
+    async def _end(self, session: Session) -> None:
+        with suppress(TmuxMcpError):
+            await lifecycle.end(self._broker, session, EndCause.DESTROYED, "KILL", 0)
 
 
 async def _drain(fd: int) -> None:

@@ -6,14 +6,15 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import anyio
 
 from tmuxmcp.broker.programs import inside
+from tmuxmcp.broker.programs.machine import environment
 from tmuxmcp.broker.reading import clamp
+from tmuxmcp.broker.verbs import Services, Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import (
@@ -35,7 +36,6 @@ from tmuxmcp.machine.environment import find_program
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.process import PIPE_BYTES, HeadAndTail
 from tmuxmcp.machine.sandbox.sandbox import NO_SANDBOX
-from tmuxmcp.sessions.bounds import Boundary
 
 MOST_R2 = 4
 
@@ -52,59 +52,66 @@ class _OpenR2:
     busy: bool = False
 
 
+@verb(q.R2Open)
+async def r2_open(work: Work[q.R2Open]) -> r.R2OpenResult:
+    """Open a file."""
+    return await work.broker.part(R2).start(work.request)
+
+
+@verb(q.R2Cmd)
+async def r2_cmd(work: Work[q.R2Cmd]) -> r.R2CmdResult:
+    """Run a command; its answer as text."""
+    answer = await work.broker.part(R2).run_command(work.request)
+    text, note = _decoded(answer)
+    return r.R2CmdResult(truncated=answer.size > len(answer.data), note=note, text=text, messages=answer.said)
+
+
+@verb(q.R2Cmdj)
+async def r2_cmdj(work: Work[q.R2Cmdj]) -> r.R2CmdjResult:
+    """Run a command that answers with JSON."""
+    answer, most = await work.broker.part(R2).run_command(work.request), work.request.max_bytes
+    if answer.size > len(answer.data):
+        text = f"The answer has {answer.size:,} bytes; max_bytes is {most:,}."
+        raise ResourceLimit(text, hint="Ask for less, or give a larger max_bytes.", limit="max_bytes")
+    return r.R2CmdjResult(json=await anyio.to_thread.run_sync(parsed, answer.data), messages=answer.said)
+
+
+@verb(q.R2Close)
+async def r2_close(work: Work[q.R2Close]) -> r.R2CloseResult:
+    """End one."""
+    part, r2_id = work.broker.part(R2), work.request.r2_id
+    part.of(r2_id)
+    await part.end(r2_id)
+    return r.R2CloseResult(closed=True)
+
+
 class R2:
     """Those that one broker runs; they end with it."""
 
-    def __init__(self, settings: BrokerSettings, boundary: Boundary) -> None:
-        self._settings, self._boundary = settings, boundary
+    def __init__(self, broker: Services) -> None:
+        self._settings, self._boundary = broker.settings, broker.boundary
         self._open: dict[str, _OpenR2] = {}
         self._starting = 0
-
-    async def act(
-        self, request: q.R2Open | q.R2Cmd | q.R2Cmdj | q.R2Close, env: Mapping[str, str]
-    ) -> r.R2OpenResult | r.R2CmdResult | r.R2CmdjResult | r.R2CloseResult:
-        """Do what a request says.
-
-        Args:
-            env: the environment of one that is started.
-
-        Raises:
-            TmuxMcpError: as the request's docstring has it.
-        """
-        match request:
-            case q.R2Open():
-                return await self._start(request, env)
-            case q.R2Cmd():
-                answer = await self._run_command(request)
-                text, note = _decoded(answer)
-                return r.R2CmdResult(
-                    truncated=answer.size > len(answer.data), note=note, text=text, messages=answer.said
-                )
-            case q.R2Cmdj():
-                answer = await self._run_command(request)
-                if answer.size > len(answer.data):
-                    text = f"The answer has {answer.size:,} bytes; max_bytes is {request.max_bytes:,}."
-                    raise ResourceLimit(text, hint="Ask for less, or give a larger max_bytes.", limit="max_bytes")
-                value = await anyio.to_thread.run_sync(parsed, answer.data)
-                return r.R2CmdjResult(json=value, messages=answer.said)
-            case q.R2Close():
-                self._open_r2(request.r2_id)
-                await self._end(request.r2_id)
-                return r.R2CloseResult(closed=True)
+        broker.left_open.push_async_callback(self.close)
 
     async def close(self) -> None:
         """End all of them."""
         async with anyio.create_task_group() as tasks:
             for r2_id in [*self._open]:
-                tasks.start_soon(self._end, r2_id)
+                tasks.start_soon(self.end, r2_id)
 
-    async def _start(self, request: q.R2Open, env: Mapping[str, str]) -> r.R2OpenResult:
+    async def start(self, request: q.R2Open) -> r.R2OpenResult:
+        """Start one, with a file.
+
+        Raises:
+            TmuxMcpError: as the request's docstring has it.
+        """
         if any("\0" in word for word in request.args):
             raise InvalidArgument("An argument cannot hold NUL.", hint="Leave it out.")
         if len(self._open) + self._starting >= MOST_R2:
             text = f"{MOST_R2} are open, which is the most: {', '.join(self._open)}."
             raise ResourceLimit(text, hint="End one with r2_close.", limit="r2")
-        self._starting += 1
+        self._starting, env = self._starting + 1, environment(self._settings)
         try:
             async with AsyncExitStack() as stack:
                 box, path = NO_SANDBOX, await anyio.to_thread.run_sync(_file, self._settings, request.path)
@@ -130,10 +137,10 @@ class R2:
             self._starting -= 1
         return r.R2OpenResult(r2_id=r2_id, program=name, messages=answer.said)
 
-    async def _run_command(self, request: q.R2Cmd | q.R2Cmdj) -> R2Answer:
+    async def run_command(self, request: q.R2Cmd | q.R2Cmdj) -> R2Answer:
         """The answer to a command; who waits no longer for it has it ended, as it would answer the next one wrongly."""
         check_command(request.command)
-        found = self._open_r2(request.r2_id)
+        found = self.of(request.r2_id)
         if found.busy:
             raise SessionBusy(f"{request.r2_id} works on another command.", hint="Wait for that call's answer.")
         found.busy, answer, ended = True, None, True
@@ -146,20 +153,26 @@ class R2:
             found.busy = False
             if ended:
                 with anyio.CancelScope(shield=True):
-                    await self._end(request.r2_id)
+                    await self.end(request.r2_id)
         if answer is None:
             text = f"{found.pipe.name} did not answer within {allowed_ms} ms; it was ended, {request.r2_id} is gone."
             raise TimedOut(text, hint="Use r2_open again, and a larger timeout_ms or a command that does less.")
         return answer
 
-    def _open_r2(self, r2_id: str) -> _OpenR2:
+    def of(self, r2_id: str) -> _OpenR2:
+        """The one of an id.
+
+        Raises:
+            SessionNotFound
+        """
         try:
             return self._open[r2_id]
         except KeyError:
             known = f"Open: {', '.join(self._open)}." if self._open else "None is open."
             raise SessionNotFound(f"There is no r2_id {r2_id!r}. {known}", hint="Use r2_open.") from None
 
-    async def _end(self, r2_id: str) -> None:
+    async def end(self, r2_id: str) -> None:
+        """End one, if it is there."""
         if found := self._open.pop(r2_id, None):
             await found.stack.aclose()
 

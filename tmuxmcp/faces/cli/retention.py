@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.restoring import Pruned, Restored
+    from tmuxmcp.broker.lifecycle import Pruned, Restored
 
 HEADING = ("ID", "BYTES", "LAST", "WHY")
 
@@ -68,14 +68,14 @@ async def _prune(broker: Broker, options: argparse.Namespace) -> int:
 
 async def _prune_without_server(options: argparse.Namespace) -> int:
     from tmuxmcp.app import broker_settings
-    from tmuxmcp.broker.restoring import Prune
+    from tmuxmcp.broker.lifecycle import prune
 
     async def live() -> Collection[str]:
         return ()
 
     settings, _ = effective(options)
-    removing = Prune(broker_settings(settings), live, CLI_CALLER)
-    return _tell(options, _rows(await (removing.preview if options.dry_run else removing.run)(options.wish)))
+    pruned = await prune(broker_settings(settings), options.wish, live, by=CLI_CALLER, look_only=options.dry_run)
+    return _tell(options, _rows(pruned))
 
 
 def _rows(pruned: Pruned) -> dict[str, list[dict[str, Any]]]:
