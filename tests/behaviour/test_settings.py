@@ -152,7 +152,7 @@ ELSEWHERE = {
     "take_key": "behaviour/people/test_handed_back.py",
     "take_timeout_s": "behaviour/people/test_handed_back.py",
     "audit": "behaviour/test_audited.py",
-    "secrets": "broker/test_secretuse.py",
+    "secrets": "broker/test_send_secret.py",
     "http": "faces/test_http_service.py",
     "token_file": "faces/test_http_service.py",
     "fleet_secret": "nodes/test_remotecalls_talking.py",

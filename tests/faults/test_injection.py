@@ -107,7 +107,7 @@ TYPED = {("run", "command")}
 """What is run as it is: that is what it is for."""
 
 ELSEWHERE = {(f"git_{name}", argument) for name in ("log", "diff") for argument in ("path", "ref")}
-"""What means something in a repository alone: `tests/broker/test_git_texts.py`."""
+"""What means something in a repository alone: `tests/broker/test_machine_git_texts.py`."""
 
 ALONE_IN_PYTHON = {"git_status", "export_recording"}
 """What starts a Python for each call, and no tmux: what tmux takes for something else is tried in part."""
