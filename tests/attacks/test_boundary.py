@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,6 +18,7 @@ from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, REGISTERED, Acts, Request, operation
 from tmuxmcp.contract.results import WriteFileResult
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.machine.sandbox.project import roots_of
 

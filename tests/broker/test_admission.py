@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -17,6 +16,7 @@ from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
 from tmuxmcp.contract.errors import ResourceLimit
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Read, Send
+from tmuxmcp.contract.value import replace
 
 ONE = Call(caller="one")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine.witness.kernel import InputWait, Process, Verdict
 from tmuxmcp.readiness.judge import Conclusion, Facts, Judge, LastLine, Logged, Need, NewLine
 
@@ -29,7 +28,7 @@ def waits(waiting: InputWait, process: Process | None = None, **more: object) ->
     return Verdict(waiting, "why", process, **more)  # type: ignore[arg-type]
 
 
-@dataclass
+@value(frozen=False)
 class Moment:
     """What is known at a time, and at the last look, if it comes to that."""
 

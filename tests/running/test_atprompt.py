@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.cases import for_each
+from tmuxmcp.contract.value import replace
 from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.shell.atprompt import (
     ARRIVES_S,

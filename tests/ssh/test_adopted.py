@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from tests.conftest import SLOW
 from tests.ssh.server import LINUX, PASSWORD, Box, an_agent_near
 from tests.ssh.test_sessions import LONG, end, make, send
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.witness.kernel import InputWait, Verdict
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 from tmuxmcp.sessions.levels import FarEnd

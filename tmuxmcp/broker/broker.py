@@ -25,12 +25,12 @@ from tmuxmcp.broker.sight import SessionSights
 from tmuxmcp.broker.verbs import Verbs
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, TmuxFailed, TmuxMcpError, Unauthorized
-from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import CreateSession, Read, Run, Send
 from tmuxmcp.contract.results import HealthResult, Result, SendResult
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.gate import confirmations
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.gate.target import Target, Targets
@@ -212,12 +212,12 @@ class Broker(Operations):
         restores: Restoration | NotRestored | None = None,
         noting: IdempotentCall | None = None,
     ) -> R:
-        call = changed(asked, untold=[])
+        call = replace(asked, untold=[])
         filled = request.filled(self.settings)
 
         async def act(target: Target) -> Result:
             if restores or noting:
-                target = changed(target, restores=restores, noting=noting)
+                target = replace(target, restores=restores, noting=noting)
             result = await self._verbs.act(filled, call, target)
             if isinstance(result, HealthResult) and not call.person:
                 return result.model_copy(update={"going_on": self._admission.going_on(call.caller)})
@@ -235,7 +235,7 @@ class Broker(Operations):
 
     async def _take_up(self, request: Request[Any], asked: Call, noted: NotedCall, alone: bool) -> Result | None:
         """What became of an earlier call with the same id, in the name of who asks now."""
-        call = changed(asked, untold=[])
+        call = replace(asked, untold=[])
         try:
             with self._making.aside() if self._making else nullcontext():
                 result = await self._verbs.became(request.filled(self.settings), call, noted, alone=alone)
@@ -281,7 +281,7 @@ class Broker(Operations):
 
     def _own_call(self) -> Call:
         """A call in the name of the person who runs this broker."""
-        return changed(self._own, call_id=Call().call_id)
+        return replace(self._own, call_id=Call().call_id)
 
     async def perform(self, operation: Operation, arguments: Mapping[str, Any], call: Call) -> Result:
         """Check arguments that came from outside, and do the operation.

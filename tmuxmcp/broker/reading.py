@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from tmuxmcp.broker import past, views
@@ -11,8 +10,8 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import SCREEN_VIEWS, View, conditions
 from tmuxmcp.machine.searching import Searching
 from tmuxmcp.machine.witness.kernel import InputWait
@@ -361,7 +360,7 @@ def _screen_id(asked: ReadRequest) -> str:
     return asked.screen_id if isinstance(asked, q.Read) else ""
 
 
-@dataclass(frozen=True)
+@value
 class _ReadOutcome:
     """What a read gives."""
 

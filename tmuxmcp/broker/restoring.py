@@ -23,10 +23,10 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
     Unsupported,
 )
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.results import CreateSessionResult
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import value
 from tmuxmcp.gate.audit import Audit, of_removal
 from tmuxmcp.machine import locks, ourselves
 from tmuxmcp.machine.environment import session_environment
@@ -44,7 +44,7 @@ from tmuxmcp.sessions.retention import NotRestored, Removal, Restoration, Retent
 from tmuxmcp.sessions.session import Session
 
 
-@dataclass(frozen=True)
+@value
 class Restored:
     """What became of one session that was to be restored."""
 
@@ -199,7 +199,7 @@ log = logging.getLogger(__name__)
 Live = Callable[[], Awaitable[Collection[str]]]
 
 
-@dataclass(frozen=True)
+@value
 class Pruned:
     """What came of it."""
 

@@ -9,7 +9,7 @@ import anyio
 from tmuxmcp.broker.past import Moment, screen_of
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import SessionExited, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.contract.words import PictureFormat
 from tmuxmcp.machine import fonts
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
@@ -20,7 +20,7 @@ from tmuxmcp.terminal.snapshot import Cursor, Doubt, Snapshot
 PICTURE_TYPES = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}
 
 
-@dataclass(frozen=True)
+@value
 class Picture:
     """A picture of a screen."""
 

@@ -20,7 +20,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.readiness.finding import certain
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.meta import Meta, find_generation, kept_generations
@@ -54,7 +54,7 @@ ENDED_LINE_BYTES = 1 << 16
 """Bytes of a line, of which the end is looked for."""
 
 
-@dataclass(frozen=True)
+@value
 class SessionStanding:
     """How a session stands."""
 
@@ -74,7 +74,7 @@ class SessionStanding:
     commands: int
 
 
-@dataclass(frozen=True)
+@value
 class RunningFacts:
     """What a table says of a session that runs, besides its summary."""
 
@@ -84,7 +84,7 @@ class RunningFacts:
     """Who holds it, `pause`: it is paused; empty: nobody does."""
 
 
-@dataclass(frozen=True)
+@value
 class SessionSight:
     """What a session shows."""
 
@@ -111,7 +111,7 @@ class ShapeSeen:
         return self._shape
 
 
-@dataclass(frozen=True)
+@value
 class Activity:
     """When a session printed."""
 
@@ -122,7 +122,7 @@ class Activity:
     moments: list[int]
 
 
-@dataclass(frozen=True)
+@value
 class Generation:
     """A session of which something is kept: the newest of its name, or an earlier one."""
 

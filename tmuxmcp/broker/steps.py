@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import cast
 
 from tmuxmcp.broker import sending
@@ -18,6 +17,7 @@ from tmuxmcp.contract.call import Call, CallAgain, Question
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.requests import Send
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import conditions
 from tmuxmcp.sessions.noting import IdempotentCall
 

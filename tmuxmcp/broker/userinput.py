@@ -19,8 +19,8 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, CallAgain, Question
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError, WrongMode
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import value
 from tmuxmcp.gate import confirmations
 from tmuxmcp.machine.secretvalue import notify
 from tmuxmcp.record.inputrequests import InputRequest, RequestAnswer
@@ -35,7 +35,7 @@ REQUEST_DIGEST = "request "
 """How the digest of a question begins that is a request for input; its id follows."""
 
 
-@dataclass(frozen=True)
+@value
 class AwaitedRequest:
     """A request for which a call waits."""
 

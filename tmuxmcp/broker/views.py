@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import anyio
 
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
@@ -27,7 +27,7 @@ SCATTERED = "This was drawn at several places of the screen: view=screen shows a
 DREW_ABOVE = "Something was drawn above the row where this output begins, which is left out: view=screen shows it."
 
 
-@dataclass(frozen=True)
+@value
 class ViewText:
     """The text of a read, and what is to be said of it."""
 
@@ -178,7 +178,7 @@ def text(
 # Those of this server. Another server of the state directory does not know of them.
 
 
-@dataclass(frozen=True, eq=False)
+@value(eq=False)
 class PageViewer:
     """A page that shows a session."""
 
@@ -225,7 +225,7 @@ IS_SHOWN = "Its screen is in output."
 WAS_SHOWN = "It ended without leaving its screen, which is in output; `tput rmcup` leaves it."
 
 
-@dataclass(frozen=True)
+@value
 class CommandOutput:
     """The output of a command."""
 

@@ -51,11 +51,11 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Ask, Call, CallAgain, Progress, Question, Room, new_call_id
 from tmuxmcp.contract.errors import ConfirmationDeclined, Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.guesses import right_tool
-from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.results import Result, ScreenshotResult
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.faces.resources import BrokerSource, Resources, get_prompt, list_prompts
 from tmuxmcp.faces.stdio import RecentAnswers, with_request_id
 from tmuxmcp.faces.subscriptions import Subscriptions
@@ -206,7 +206,7 @@ def build_server(
         try:
             operation = _find(offered, params.name)
             opened = await broker()
-            call = changed(call_of(ctx), call_id=call_id, ask=ask, answers=answers)
+            call = replace(call_of(ctx), call_id=call_id, ask=ask, answers=answers)
             async with around(ctx, operation.name):
                 arguments = with_request_id(operation, params.arguments or {}, params.meta)
                 result = await opened.perform(operation, arguments, call)

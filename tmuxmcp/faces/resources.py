@@ -36,8 +36,8 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import R, Request
+from tmuxmcp.contract.value import value
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.text import portable
 
@@ -79,7 +79,7 @@ LISTED_RESOURCES = 200
 """Resources in a list; the templates reach the others."""
 
 
-@dataclass(frozen=True)
+@value
 class Address:
     """What a URI means: all sessions, or a part of one."""
 
@@ -202,7 +202,7 @@ def failed(error: TmuxMcpError, uri: str) -> MCPError:
 SESSION = ("session_id", "Session to use; left out: your default session", False)
 
 
-@dataclass(frozen=True)
+@value
 class Recipe:
     """A prompt: its arguments as (name, description, required), and its text with their names in braces."""
 

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -22,10 +21,10 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call, CallAgain
 from tmuxmcp.contract.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.contract.guesses import right_tool
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import NamesCall, Operation
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.contract.words import ASCIICAST_METHOD
 from tmuxmcp.faces.stdio import with_request_id
 from tmuxmcp.faces.text import portable
@@ -51,7 +50,7 @@ DISCOVER_METHOD = "rpc.discover"
 Json = dict[str, Any]
 
 
-@dataclass
+@value(frozen=False)
 class RpcReply:
     """What goes back: nothing when there were only notifications."""
 

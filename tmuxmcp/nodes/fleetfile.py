@@ -21,13 +21,13 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.machine.ownfiles import (
     make_directory,
     not_read,
@@ -48,7 +48,7 @@ MOST_MACHINES = 1000
 MACHINE_KEYS = {"name", "url", "token_file", "person_token_file", "labels", "ssh"}
 
 
-@dataclass(frozen=True)
+@value
 class MachineEntry:
     """A machine as the file has it."""
 
@@ -64,7 +64,7 @@ class MachineEntry:
     """Of the token for what a person does whom the gateway's page has let in; None: nobody is let in there."""
 
 
-@dataclass(frozen=True)
+@value
 class OperatorMark:
     """What an operator said of a machine."""
 
@@ -73,7 +73,7 @@ class OperatorMark:
     """Of which machine, and when."""
 
 
-@dataclass(frozen=True)
+@value
 class FleetContents:
     """What a file says."""
 

@@ -14,7 +14,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -42,6 +41,7 @@ from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import NamesCall, Operation, R, Request
 from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.gate.gate import authorize
 from tmuxmcp.nodes import ids

@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from tmuxmcp.contract import requests as q
@@ -18,6 +17,7 @@ from tmuxmcp.contract.call import Question
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.value import replace
 from tmuxmcp.nodes.transport import Machine
 
 Q = TypeVar("Q", bound=Request[Any])

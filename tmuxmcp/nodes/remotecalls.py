@@ -18,7 +18,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -28,6 +27,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call, CallAgain, Question, may_begin, no_progress, nobody
 from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
 from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.contract.words import conditions
 from tmuxmcp.nodes import transport
 
@@ -88,7 +88,7 @@ class EndedForQuestion(Exception):
     """The machine ended the call because its question is one to make the call again for."""
 
 
-@dataclass(frozen=True)
+@value
 class CallNews:
     """How a call stands at its machine."""
 
@@ -455,7 +455,7 @@ class AskedAgain(CallAgain):
     audit_outcome = "asked"
 
 
-@dataclass
+@value(frozen=False)
 class _OpenQuestion:
     """A question that waits for its answer."""
 
@@ -465,7 +465,7 @@ class _OpenQuestion:
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
-@dataclass
+@value(frozen=False)
 class _GatewayConnection:
     """One gateway."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from pydantic import BaseModel
@@ -19,10 +18,11 @@ from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.contract.words import Cast
 
 
-@dataclass(frozen=True)
+@value
 class Machine:
     """A machine as it stood when it was last asked."""
 
@@ -46,7 +46,7 @@ class Machine:
     """What is wrong with it, for people."""
 
 
-@dataclass(frozen=True)
+@value
 class Tombstone:
     """That an operator gave a machine up: only then its sessions are said to be lost."""
 
@@ -57,7 +57,7 @@ class Tombstone:
     """ISO 8601, UTC."""
 
 
-@dataclass(frozen=True)
+@value
 class VisitAnswer:
     """What a machine's page answers."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.machine.witness.tty import holder_of_terminal
@@ -69,7 +68,7 @@ MOST_ON_SCREEN = 200
 _TO_COLUMN = re.compile(rb"\x1b\[\d+G$")
 
 
-@dataclass(frozen=True)
+@value
 class Stretch:
     """Bytes of the log, and how they are shown."""
 
@@ -88,7 +87,7 @@ class Stretch:
         return low
 
 
-@dataclass(frozen=True)
+@value
 class Output:
     """What programs printed since something was typed, as clean text."""
 
@@ -243,7 +242,7 @@ def row_of_cursor(shown: ShownScreen) -> str:
     return "".join(screen_text(shown).split("\n")[row : row + 1])
 
 
-@dataclass
+@value(frozen=False)
 class Prompt:
     """Looks for a described prompt in the line that the cursor is in, once for each growth of the log."""
 
@@ -274,7 +273,7 @@ class Prompt:
         return line_since(scan, self.sent_at, self.typed)
 
 
-@dataclass(frozen=True)
+@value
 class Match:
     """What a pattern matched."""
 
@@ -296,7 +295,7 @@ def who_holds(session: Session, look: Look) -> str:
     return f"`{holder[1]}` (process {holder[0]})" if holder else ""
 
 
-@dataclass
+@value(frozen=False)
 class Matching:
     """Looks for the first of some patterns in a session, and in nothing twice."""
 
@@ -395,7 +394,7 @@ def _stood(text: str, begin: int, end: int, before: str) -> bool:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
+@value(frozen=False)
 class Finding:
     """Finds out what is asked of one session, from one look after the other."""
 
@@ -525,7 +524,7 @@ def certain(session: Session, look: Look) -> bool:
 # ---- Whether a command that runs wants input, by looks at its session: `readiness/judge.py` judges them -----------
 
 
-@dataclass(frozen=True)
+@value
 class AskedForInput:
     """How a command came to ask."""
 

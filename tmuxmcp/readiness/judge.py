@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.witness.kernel import (
     POLL_WAIT_CHANNELS,
     EnteredLine,
@@ -79,7 +79,7 @@ ONLY_SILENCE = (
 )
 
 
-@dataclass(frozen=True)
+@value
 class Terms:
     """What a wait is judged by: what its caller said, and what was typed before the wait."""
 
@@ -481,7 +481,7 @@ class Need(Enum):
     """Other facts: those of a look taken after all that was printed before was in the log. They go to `confirm`."""
 
 
-@dataclass(frozen=True)
+@value
 class Marks:
     """What the marks of the shell in front say, as far as they count."""
 
@@ -497,7 +497,7 @@ class Marks:
     """They say that it waits at its prompt where the kernel cannot, and nothing typed since is on its way."""
 
 
-@dataclass(frozen=True)
+@value
 class LastLine:
     """The line that the cursor is in."""
 
@@ -513,7 +513,7 @@ class LastLine:
     """It looks like a prompt of this program that was seen at rest."""
 
 
-@dataclass(frozen=True)
+@value
 class NewLine:
     """The line that the cursor is in, as far as it is newer than what was typed, and no echo of that."""
 
@@ -522,7 +522,7 @@ class NewLine:
     """It looks like a prompt of this program that was seen at rest."""
 
 
-@dataclass(frozen=True)
+@value
 class Logged:
     """What came of waiting for all that was printed until now."""
 
@@ -532,7 +532,7 @@ class Logged:
     """How long tmux took for an answer."""
 
 
-@dataclass(frozen=True)
+@value
 class Facts:
     """What is known at one moment. None: not found out yet."""
 
@@ -557,7 +557,7 @@ class Facts:
     logged: Logged | None = None
 
 
-@dataclass(frozen=True)
+@value
 class Conclusion:
     """What a judgement came to."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 
 import anyio
 import anyio.abc
@@ -19,8 +18,8 @@ import anyio.abc
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.follow import Command, Destroyed, Exit, Lost, ModeChange, Printed, Resize
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Evidence, Outcome
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.machine.witness.kernel import Process
@@ -45,7 +44,7 @@ UNTOLD_S = 2.0
 """The same for the end of a session, which is told by the closing of its log; unless its sink was killed."""
 
 
-@dataclass
+@value(frozen=False)
 class WaitCondition:
     """What to wait for."""
 
@@ -124,7 +123,7 @@ class WaitCondition:
         self.before, self.before_seen = look.verdict.process, look.ready
 
 
-@dataclass(frozen=True)
+@value
 class Answer:
     """How a wait ended."""
 
@@ -146,7 +145,7 @@ class Answer:
         return self.match.text if self.match else None
 
 
-@dataclass
+@value(frozen=False)
 class _WaitProgress:
     """What one wait has seen so far; times of `time.monotonic()`."""
 
@@ -570,7 +569,7 @@ WANTS_MORE = "What was typed began no command yet: the shell wants more, as a qu
 HELD = "{command} has ended, and {holder} still has the terminal: so the wait for the pattern went on."
 
 
-@dataclass(frozen=True)
+@value
 class TypedNow:
     """What a call has just typed, or is about to type."""
 
@@ -584,7 +583,7 @@ class TypedNow:
     """Number of the command that ran; 0: none."""
 
 
-@dataclass(frozen=True)
+@value
 class CommandEnd:
     """What a wait for a command comes to."""
 
@@ -597,7 +596,7 @@ class CommandEnd:
 NOTHING = CommandEnd("immediate")
 
 
-@dataclass
+@value(frozen=False)
 class AwaitedCommand:
     """Judges, from one look after the other, whether the command that a wait is about has ended."""
 
@@ -694,7 +693,7 @@ class AwaitedCommand:
         return shell_is_back(look) and await all_logged(self.session, look.size)
 
 
-@dataclass
+@value(frozen=False)
 class PrintingCommands:
     """The commands that may print what a wait for a pattern is about: those that run as it begins, and later ones."""
 

@@ -17,13 +17,12 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, Field, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from tmuxmcp.contract.errors import IoError
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import fields, value
 from tmuxmcp.machine.locks import take
 from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part, write_atomically
 from tmuxmcp.record.directory import SessionDirectory, open_directory
@@ -42,7 +41,7 @@ By = Literal["agent", "person", "other"]
 """Who typed a command: a call of ours, a person where that is known, somebody else."""
 
 
-@dataclass(frozen=True)
+@value
 class EndedCommand:
     """A command that the shell has ended."""
 
@@ -73,7 +72,7 @@ class EndedCommand:
     """Which caller typed it; empty: none of ours, or that is not known."""
 
 
-@dataclass(frozen=True)
+@value
 class TypedInput:
     """Something that was typed by a call, or by a person through us."""
 
@@ -278,8 +277,7 @@ class CommandFile:
             self._forget(int(values["forgotten"]), int(values["before"]))
             self._turn = int(values.get("turn", 0))
         else:
-            told = [each.name for each in fields(EndedCommand) if _is_in_line(each, values)]
-            command = EndedCommand(**{name: values[name] for name in told})
+            command = EndedCommand(**{each: values[each] for each in fields(EndedCommand) if each in values})
             if command.number < self.first:
                 return
             if command.number not in self.ended:
@@ -291,11 +289,6 @@ class CommandFile:
         while self.numbers and self.numbers[0] < before:
             del self.ended[self.numbers.pop(0)]
         self.forgotten, self.first = count, max(self.first, before)
-
-
-def _is_in_line(each: Field[Any], values: dict[str, Any]) -> bool:
-    """Whether a field has to be in a line, or is: those that were added later have a default."""
-    return each.default is MISSING or each.name in values
 
 
 def _file_version(path: Path) -> tuple[int, int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.ownfiles import check_directory, make_directory, open_file, read_text, write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 
@@ -73,7 +73,7 @@ MOST_BEYOND = 64
 """Numbers that are kept one by one; a caller who takes so many answers in between has given up the older ones."""
 
 
-@dataclass(frozen=True)
+@value
 class ToldCommands:
     """The commands that one caller was told of, by number."""
 

@@ -18,13 +18,12 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, get_args, get_type_hints
 
 from tmuxmcp.contract.call import seconds_of
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import OWN_FILE_BYTES, open_file, read_part
@@ -50,7 +49,7 @@ FOR_EVER = 2**62
 # ---- the kinds of events -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@value
 class InputEvent:
     """Something was typed; what it was is not said here."""
 
@@ -65,7 +64,7 @@ class InputEvent:
     """Named keys beside these bytes."""
 
 
-@dataclass(frozen=True)
+@value
 class NotedEvent:
     """What was typed there was a call's with this `request_id`."""
 
@@ -78,7 +77,7 @@ class NotedEvent:
     """What `@tmuxmcp_request` of its pane then said."""
 
 
-@dataclass(frozen=True)
+@value
 class ShownEvent:
     """What was typed there, which the terminal then showed; only while a recording wants what is typed."""
 
@@ -91,7 +90,7 @@ class ShownEvent:
     """With the characters that Enter and control keys send."""
 
 
-@dataclass(frozen=True)
+@value
 class RecordingEvent:
     """A recording began, or came to its end."""
 
@@ -105,7 +104,7 @@ class RecordingEvent:
     """Of its file."""
 
 
-@dataclass(frozen=True)
+@value
 class ResizedEvent:
     """The terminal has another size from here on."""
 
@@ -117,7 +116,7 @@ class ResizedEvent:
     rows: int
 
 
-@dataclass(frozen=True)
+@value
 class SizeUnknownEvent:
     """Somebody changed the size in tmux itself, some time between two offsets, and nobody wrote that down."""
 
@@ -130,7 +129,7 @@ class SizeUnknownEvent:
     """Size of the log when it was noticed."""
 
 
-@dataclass(frozen=True)
+@value
 class GapEvent:
     """Output was lost here."""
 
@@ -140,7 +139,7 @@ class GapEvent:
     offset: int
 
 
-@dataclass(frozen=True)
+@value
 class ExitedEvent:
     """The program ended, by itself or by a signal: one of the two is None."""
 
@@ -152,7 +151,7 @@ class ExitedEvent:
     exit_signal: str | None
 
 
-@dataclass(frozen=True)
+@value
 class AdoptedEvent:
     """Our marks were typed into a shell."""
 
@@ -168,7 +167,7 @@ class AdoptedEvent:
     """`own`, `nested` or `remote`."""
 
 
-@dataclass(frozen=True)
+@value
 class LeftShellEvent:
     """An adopted shell ended, or its marks were taken out."""
 
@@ -180,7 +179,7 @@ class LeftShellEvent:
     exit_code: int | None
 
 
-@dataclass(frozen=True)
+@value
 class TakenEvent:
     """A person took the session over, or it was paused."""
 
@@ -194,7 +193,7 @@ class TakenEvent:
     """`cli`, `attach` or `page`."""
 
 
-@dataclass(frozen=True)
+@value
 class GivenBackEvent:
     """It was given back. Two brokers may write the same one down."""
 
@@ -210,7 +209,7 @@ class GivenBackEvent:
     """`key`, `release`, `detach` or `timeout`."""
 
 
-@dataclass(frozen=True)
+@value
 class AskedEvent:
     """An agent asked a person to type something; what it said is not written down."""
 
@@ -223,7 +222,7 @@ class AskedEvent:
     """1: a secret is to be typed."""
 
 
-@dataclass(frozen=True)
+@value
 class AnsweredEvent:
     """What became of that."""
 
@@ -258,7 +257,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True)
+@value
 class UnknownEvent:
     """An event of a newer version: of another kind, or of a format in which its kind cannot be read."""
 
@@ -456,7 +455,7 @@ TMUX_TIME_S = 1.0
 """How exactly tmux tells the time of a give-back that no broker did."""
 
 
-@dataclass(frozen=True)
+@value
 class Holding:
     """A time in which a person held a session."""
 
@@ -526,7 +525,7 @@ def handed_back(held: Iterable[Holding]) -> list[Holding]:
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-@dataclass(frozen=True)
+@value
 class Booted:
     """A moment by the clock that runs from the machine's start."""
 

@@ -11,11 +11,10 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, field, fields
 from enum import StrEnum
 from typing import Any
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import asdict, field, fields, value
 from tmuxmcp.contract.words import Where
 from tmuxmcp.machine.ownfiles import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
@@ -39,7 +38,7 @@ class AdoptionStage(StrEnum):
     ADOPTED = "adopted"
 
 
-@dataclass(frozen=True)
+@value
 class Level:
     """A shell of a session that sends marks."""
 
@@ -151,7 +150,7 @@ class LevelFile:
 def _levels(values: dict[str, Any]) -> Iterable[Level]:
     if is_newer(values, LEVELS_FORMAT):
         return
-    names = {each.name for each in fields(Level)}
+    names = fields(Level).keys()
     for each in values.get("levels", ()):
         with suppress(AttributeError, KeyError, TypeError, ValueError):
             known = {name: value for name, value in each.items() if name in names}
@@ -177,7 +176,7 @@ MARKS_FORMAT = 2
 """The newest format of `marks.json` that is known here."""
 
 
-@dataclass(frozen=True)
+@value
 class Checkpoint:
     """What `marks.json` holds."""
 

@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import field, fields, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -18,7 +17,7 @@ import psutil
 
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IoError, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, fields, replace, value
 from tmuxmcp.contract.words import RecordedAs, RecordingStage
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.ownfiles import make_directory, make_empty, open_file, read_text, write_atomically
@@ -28,7 +27,7 @@ META_FORMAT = 1
 """The newest format of `meta.json` that is known here."""
 
 
-@dataclass
+@value(frozen=False)
 class Meta:
     """What a session is; from the pane's options, or from `meta.json` when the pane is gone."""
 
@@ -108,7 +107,7 @@ class Meta:
         """Read `meta.json`, of whatever format; None when there is none that can be read."""
         there = read_values(directory.meta)
         try:
-            meta = cls(**{each.name: there[each.name] for each in fields(cls) if each.name in there})
+            meta = cls(**{each: there[each] for each in fields(cls) if each in there})
         except TypeError:
             return None
         meta.destroyed = bool(meta.destroyed) or directory.destroyed.exists()
@@ -124,7 +123,7 @@ ENDED_FORMAT = 1
 """The newest format of `ended.json` that is known here."""
 
 
-@dataclass(frozen=True)
+@value
 class WhyEnded:
     """Why a session is ended."""
 
@@ -329,7 +328,7 @@ FileId = tuple[int, int]
 """Device and number of the empty file that keeps the place."""
 
 
-@dataclass(frozen=True)
+@value
 class RecordingNote:
     """One recording."""
 
@@ -404,7 +403,7 @@ class RecordingNote:
         """What is written down; None: nothing that can be read."""
         there = read_values(directory.recording)
         try:
-            note = cls(**{each.name: there[each.name] for each in fields(cls) if each.name in there})
+            note = cls(**{each: there[each] for each in fields(cls) if each in there})
         except TypeError:
             return None
         return replace(note, place=_file_id(note.place))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Container
 from contextlib import suppress
-from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, get_args
 
 from tmuxmcp.contract.errors import PolicyDenied
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import AppliedLimit, KeptBy
 from tmuxmcp.contract.settings import SHORTCOMINGS, BrokerSettings, Limits, SandboxLevel, SandboxWish
+from tmuxmcp.contract.value import field, fields, value
 from tmuxmcp.machine import cgroup, processes
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.launch import launch
@@ -26,7 +25,7 @@ BY_CGROUP = ("cpu_percent",)
 """Nothing else can keep them."""
 
 
-@dataclass(frozen=True)
+@value
 class SessionBounds:
     """How a session is held; `meta.json` keeps it, as any broker may have to end the session."""
 
@@ -48,7 +47,7 @@ class SessionBounds:
         rely on what cannot be judged here.
         """
         try:
-            known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+            known = {each: values[each] for each in fields(cls) if each in values}
             if known.get("sandbox") not in get_args(SandboxLevel):
                 known.pop("sandbox", None)
             signals, queues = values.get("mark", NO_MARK)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import field, replace
 from functools import cached_property
 from hashlib import blake2b
 
@@ -17,7 +16,7 @@ import anyio
 
 from tmuxmcp.contract.call import begin
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, pack, screen_of
 from tmuxmcp.record.past.replaying import BlankScreen, Key, PackedScreen, Story, beginning
 from tmuxmcp.sessions.session import Session
@@ -36,7 +35,7 @@ KEPT_LOOKS = 1024
 """Callers' last looks that are kept."""
 
 
-@dataclass(frozen=True)
+@value
 class ShownScreen:
     """What a terminal shows at one moment."""
 
@@ -133,7 +132,7 @@ class Screens:
         self._last.pop((session_id, caller), None)
 
 
-@dataclass(frozen=True)
+@value
 class ScreenChange:
     """What has changed between a screen seen before and one seen now."""
 

@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import psutil
 from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.errors import IoError, SessionExited
 from tmuxmcp.contract.results import Ended, Usage
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.machine.ssh.client import SSH_FAILED, remove_control, was_cut

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.readiness.judge import UNMARKED_S, Need
 from tmuxmcp.terminal.marks import ShellState
 
@@ -53,7 +53,7 @@ class PromptNeed(Enum):
     PATIENCE = "patience_s"
 
 
-@dataclass(frozen=True)
+@value
 class PromptFacts:
     """What one look tells. None: not found out yet."""
 
@@ -252,7 +252,7 @@ class SilenceTimer:
         return bool(self._idle_ms) and (now - self._since) * 1000 >= self._idle_ms
 
 
-@dataclass(frozen=True)
+@value
 class KeyWait:
     """A shell that is seen waiting for keys: the same one as long as it does nothing else."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from tmuxmcp.contract.errors import AdoptionFailed, TimedOut
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine.witness.front import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 
 if TYPE_CHECKING:
     from tmuxmcp.contract.results import Mode
@@ -29,7 +29,7 @@ ASKS_SECRET = re.compile(r"(?i)(?:password|passphrase|passcode|passwd|verificati
 """The last line of a far terminal whose facts cannot be had: it is told of, and makes no mode."""
 
 
-@dataclass(frozen=True)
+@value
 class ModeFacts:
     """What a mode follows from."""
 

@@ -12,7 +12,6 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import field, replace
 from typing import Any, Literal
 
 import anyio
@@ -33,8 +32,8 @@ from tmuxmcp.contract.errors import (
     ResourceLimit,
     TimedOut,
 )
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings, Limits
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.machine import process
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import find_cwd, find_program
@@ -99,7 +98,7 @@ NO_SUCH_GDB = "gdb_open starts one. Those of other clients, and of before a rest
 MakeTerminal = Callable[[q.CreateSession, Call], Awaitable[Session]]
 
 
-@dataclass
+@value(frozen=False)
 class Debugger:
     """One gdb."""
 
@@ -565,7 +564,7 @@ ESCAPED_LETTERS = {
 }
 
 
-@dataclass(frozen=True)
+@value
 class MiRecord:
     """One line of gdb's."""
 

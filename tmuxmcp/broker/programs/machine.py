@@ -9,7 +9,6 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from tmuxmcp.contract.call import Call, iso
 from tmuxmcp.contract.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import WRAPPER_LEVELS, BrokerSettings, Limits, SandboxLevel
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine import ourselves, process
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import session_environment

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from tmuxmcp.contract.errors import TmuxMcpError
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import VERBS, Parser
 from tmuxmcp.machine.ownfiles import read_toml
@@ -94,7 +94,7 @@ def _session_ids(state_dir: Path, gone: bool) -> Iterator[str]:
 # ---- what there is to complete -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@value
 class Flag:
     """An option of a verb."""
 
@@ -104,7 +104,7 @@ class Flag:
     """What follows it: words, or `@sessions` and the like; None: nothing does."""
 
 
-@dataclass(frozen=True)
+@value
 class Verb:
     """A verb, or another name of it."""
 

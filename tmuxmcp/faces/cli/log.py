@@ -20,8 +20,8 @@ from tmuxmcp.contract import follow
 from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained, SessionNotFound, TmuxMcpError
 from tmuxmcp.contract.follow import Gap, Output
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import ListCommands
+from tmuxmcp.contract.value import value
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
@@ -280,7 +280,7 @@ EVENTS_LOOK_S = 0.2
 """How often is looked whether something was written down."""
 
 
-@dataclass(frozen=True)
+@value
 class PrintedEvent:
     """Something that happened."""
 
@@ -508,7 +508,7 @@ CONFLICTING_OPTIONS = (
 """Two options of which one must be left out, and why."""
 
 
-@dataclass(frozen=True)
+@value
 class LogPart:
     """Between which offsets it lies."""
 
@@ -610,7 +610,7 @@ SOON_S = 0.3
 """What is seen so soon after it was printed is dated by the moment at which it was seen."""
 
 
-@dataclass(frozen=True)
+@value
 class PrintedAt:
     """When something was printed."""
 

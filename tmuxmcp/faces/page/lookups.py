@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import anyio
@@ -21,6 +20,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.faces.page.answers import (
     PAGE_HEADERS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 
 TTY_READ = {"wait_woken", "n_tty_read"}
 """Wait channels of read(2) on a tty; inotify and TCP sockets sleep in the first one as well."""
@@ -48,7 +48,7 @@ class InputWait(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
+@value
 class Process:
     """A process of the foreground group."""
 
@@ -76,7 +76,7 @@ class Process:
     """What another thread of it sleeps in that may be work; empty: nothing."""
 
 
-@dataclass(frozen=True)
+@value
 class KernelFacts:
     """What the kernel says of one terminal at one moment."""
 
@@ -98,7 +98,7 @@ class KernelFacts:
     """It makes other characters of some that are typed (`stty iuclc`, `istrip`)."""
 
 
-@dataclass(frozen=True)
+@value
 class Verdict:
     """What a terminal's program does, and why we say so."""
 
@@ -253,7 +253,7 @@ def may_work(channel: str | None) -> bool:
     return not channel.startswith(("futex", "do_sigtimedwait", "sigsuspend"))
 
 
-@dataclass(frozen=True)
+@value
 class EnteredLine:
     """A line that was entered at a prompt."""
 

@@ -18,9 +18,8 @@ import termios
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.witness.kernel import (
     MANY_IN_ONE,
@@ -258,7 +257,7 @@ def _holds(pid: int, terminal: proc.Device) -> bool:
         return False
 
 
-@dataclass(frozen=True)
+@value
 class Asleep:
     """A process of one thread, as it was found asleep: while that sleep lasts, nothing of it changes but its age."""
 

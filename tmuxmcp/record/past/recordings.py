@@ -10,7 +10,6 @@ import math
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from signal import Signals
@@ -18,7 +17,7 @@ from typing import Protocol
 
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import (
@@ -58,7 +57,7 @@ class Timing(Protocol):
     def steps(self, start: int, end: int) -> Iterator[TimingStep]: ...
 
 
-@dataclass(frozen=True)
+@value
 class WantedStretch:
     """Which stretch of a session; all that is left out: all that is kept."""
 
@@ -69,7 +68,7 @@ class WantedStretch:
     """Number of a command, whose output is meant; -1: of the last one."""
 
 
-@dataclass(frozen=True)
+@value
 class Stretch:
     """What lies between two offsets of a log, and when that was."""
 
@@ -80,7 +79,7 @@ class Stretch:
     """None: with the last byte."""
 
 
-@dataclass(frozen=True)
+@value
 class _EventAt:
     """Something that was written down beside the output."""
 

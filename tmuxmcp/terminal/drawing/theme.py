@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from functools import lru_cache
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.terminal.snapshot import Colour, Style
 from tmuxmcp.terminal.widths import ZERO_WIDTH_JOINER
 
@@ -20,7 +20,7 @@ DARK_PALETTE: tuple[Rgb, ...] = (
 )
 
 
-@dataclass(frozen=True)
+@value
 class Theme:
     """A terminal's own colours, and the first sixteen of its palette."""
 
@@ -51,7 +51,7 @@ def _level(step: int) -> int:
     return 55 + step * 40 if step else 0
 
 
-@dataclass(frozen=True)
+@value
 class DrawnStyle:
     """A style as it is drawn."""
 

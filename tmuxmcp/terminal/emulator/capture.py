@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.terminal.emulator.grid import restyled
 from tmuxmcp.terminal.emulator.sheet import LINE_DRAWING
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
@@ -27,7 +27,7 @@ OVERLINE = re.compile(r"(?<![0-9:])5:3(?![0-9:])")
 """As tmux 3.3a writes it: as it writes kinds of underlines."""
 
 
-@dataclass(frozen=True)
+@value
 class Reverse:
     """A stretch of reverse video in one row."""
 
@@ -36,7 +36,7 @@ class Reverse:
     text: str
 
 
-@dataclass(frozen=True)
+@value
 class Capture:
     """A screen as text."""
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import Any, Literal
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.terminal.emulator.redraw import redraw
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
@@ -335,7 +335,7 @@ SHOWN_OTHERWISE = re.compile(r"<U\+[0-9A-F]{4,6}>")
 """How an invisible character is shown: what it was cannot be run."""
 
 
-@dataclass(frozen=True)
+@value
 class RanCommand:
     """A command, as far as it is known."""
 
