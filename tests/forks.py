@@ -324,7 +324,7 @@ def _make_all_ready() -> None:
     for operation in OPERATIONS.values():
         tmuxmcp.faces.mcp.as_tool(operation, "both")
         rebuild_dataclass(operation.request)  # type: ignore[arg-type]  # made by pydantic
-        operation.result.model_rebuild()
+        operation.result.adapter()
 
 
 def _fork_for_calls(control: socket.socket, listening: socket.socket) -> str:

@@ -25,6 +25,7 @@ from tmuxmcp.contract.errors import InvalidArgument, NotRetained, SessionNotFoun
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import fields, replace
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.readiness.wait import TypedNow
 from tmuxmcp.record.notedcalls import CallFile, NotedCall, NotedCalls
@@ -201,10 +202,10 @@ STEPS_OVER = (
 def result(kind: type[R], noted: NotedCall) -> R:
     """The result as it was written down."""
     assert noted.result is not None
-    values = {name: value for name, value in noted.result.items() if name in kind.model_fields}
+    values = {name: value for name, value in noted.result.items() if name in fields(kind)}
     if noted.result.get("left_out"):
         values["note"] = " ".join(filter(None, (values.get("note"), RESULT_LEFT_OUT)))
-    return kind.model_validate({**values, "replayed": True})
+    return kind.adapter().validate_python({**values, "replayed": True})
 
 
 async def run(registry: Registry, noted: NotedCall, request: q.Run, call: Call) -> r.RunResult:
@@ -217,7 +218,7 @@ async def run(registry: Registry, noted: NotedCall, request: q.Run, call: Call) 
             return found
         if noted.result.get("left_out"):
             await call.room(min(request.max_bytes, found.end_offset - found.start_offset))
-            found = found.model_copy(update={**await _output(session, found, request), "note": noted.result["note"]})
+            found = replace(found, **await _output(session, found, request), note=noted.result["note"])
         if session.cursor_of(call.caller) < found.end_offset:
             has_read(session, call, found.end_offset)
         if found.completed and found.command_number is not None:
@@ -225,7 +226,7 @@ async def run(registry: Registry, noted: NotedCall, request: q.Run, call: Call) 
     return found
 
 
-async def _output(session: Session, found: r.RunResult, request: q.Run) -> dict[str, object]:
+async def _output(session: Session, found: r.RunResult, request: q.Run) -> dict[str, Any]:
     """What it printed, made of the log anew."""
     ran = RunOutcome(
         found.outcome,
@@ -259,7 +260,7 @@ async def sent(reading: Reading, session: Session, request: q.Send, call: Call, 
 
 def steps(session: Session, request: q.Send, noted: NotedCall, *, typed: bool) -> r.SendResult | None:
     """Which of several steps were typed; None: none was. Those behind them are not typed any more."""
-    done = [r.SendStep.model_validate(each) for each in noted.steps]
+    done = [r.SendStep.adapter().validate_python(each) for each in noted.steps]
     if typed:
         done.append(r.SendStep(sent_bytes=int(noted.acts["bytes"])))
     if not done:

@@ -220,7 +220,7 @@ class Broker(Operations):
                 target = replace(target, restores=restores, noting=noting)
             result = await self._verbs.act(filled, call, target)
             if isinstance(result, HealthResult) and not call.person:
-                return result.model_copy(update={"going_on": self._admission.going_on(call.caller)})
+                return replace(result, going_on=self._admission.going_on(call.caller))
             return result
 
         try:

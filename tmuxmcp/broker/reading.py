@@ -83,7 +83,7 @@ class Reading:
         unused = _unused(asked)
         if not unused:
             return result
-        return result.model_copy(update={"note": _sentences(result.note, f"{unused} counts for view=scrollback only.")})
+        return replace(result, note=_sentences(result.note, f"{unused} counts for view=scrollback only."))
 
     async def _read(self, session: Session, asked: q.Read, wait: WaitCondition, call: Call) -> r.ReadResult:
         if past.is_meant(asked):
@@ -347,7 +347,7 @@ def _ended_with_session(session: Session, look: Look) -> r.Command | None:
         return found if found and found.end_offset is not None else None
     level = next(each.level for each in look.levels if each.level.number == running[-1][1])
     why = typed.why_not_its_code(session, look, level, found.text)
-    return found if why else found.model_copy(update={"exit_code": look.exit_status[0]})
+    return found if why else replace(found, exit_code=look.exit_status[0])
 
 
 def _view(asked: ReadRequest) -> WantedView:

@@ -9,7 +9,7 @@ import anyio
 from tmuxmcp.broker.past import Moment, screen_of
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import SessionExited, Unsupported
-from tmuxmcp.contract.value import value
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import PictureFormat
 from tmuxmcp.machine import fonts
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
@@ -81,7 +81,7 @@ async def of_past(session: Session, moment: Moment, format: PictureFormat) -> r.
     snapshot = await screen_of(session, moment)
     picture = await anyio.to_thread.run_sync(draw, snapshot, format)
     approximate = snapshot.approximate or Doubt.SHAPE in snapshot.state.doubts  # the cursor's, which is drawn
-    return picture.result(session.id).model_copy(update={"approximate": approximate})
+    return replace(picture.result(session.id), approximate=approximate)
 
 
 def snapshot_of(shown: ShownScreen, title: str, alive: bool) -> Snapshot:

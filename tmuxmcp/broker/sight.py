@@ -392,7 +392,7 @@ def of(
     """
     held = session.lease
     return r.SessionFacts(
-        **dict(summary(session, look)),
+        **vars(summary(session, look)),
         generation=session.generation,
         cursor=cursor_of(look.pane),
         foreground=look.foreground,

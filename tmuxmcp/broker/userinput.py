@@ -233,7 +233,7 @@ async def result(
         session_id=session.id,
         request_id=request.id,
         outcome=answer.outcome if answer else "waiting",
-        duration_s=round(max(until - request.asked_at, 0), 3),
+        duration_s=round(max(until - request.asked_at, 0.0), 3),
         mode=look.mode,
         attach_command=attach_command,
         effective_timeout_ms=effective_ms,

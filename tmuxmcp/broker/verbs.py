@@ -24,6 +24,7 @@ from tmuxmcp.contract.call import Call, begin, ms_since
 from tmuxmcp.contract.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError, Unsupported
 from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, Request
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import fields, replace
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.machine.launch import launch
@@ -122,11 +123,11 @@ class Verbs:
 
     async def _with_handed_back(self, request: Request[Any], result: r.Result, call: Call) -> r.Result:
         """Add to a result that a person had the session and gave it back, if the caller was not told yet."""
-        if "handed_back" not in type(result).model_fields or getattr(request, "generation", None) is not None:
+        if "handed_back" not in fields(result) or getattr(request, "generation", None) is not None:
             return result
         session = self._registry.sessions.get(getattr(result, "session_id", None) or "")
         told = await hands.tell(session, call) if session else None
-        return result.model_copy(update={"handed_back": told}) if told else result
+        return replace(result, handed_back=told) if told else result
 
     async def _do(self, request: Request[Any], call: Call, target: Target) -> r.Result:
         if not request.operation.read_only and not isinstance(request, BEGINS_LATER):
@@ -330,7 +331,7 @@ class Verbs:
     async def _destroy_session(self, request: q.DestroySession, call: Call, target: Target) -> r.DestroySessionResult:
         session = await self._targets.session(target, call)
         if session.life.state is State.DESTROYED:
-            return _gone(session, 0, []).model_copy(update={"note": f"Nothing was done. {session.how_it_ended}"})
+            return replace(_gone(session, 0, []), note=f"Nothing was done. {session.how_it_ended}")
         await session.refresh()
         if not request.force:
             lease.refuse(session)
@@ -338,7 +339,7 @@ class Verbs:
         signal, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
         begin()
         gone = await self.end(session, EndCause.DESTROYED, signal, grace_ms, by=call.caller)
-        return gone.model_copy(update={"note": note})
+        return replace(gone, note=note)
 
     async def end(
         self, session: Session, reason: EndCause, signal: str, grace_ms: int, by: str = "", why: str = ""
@@ -360,7 +361,7 @@ class Verbs:
             raise
         gone = _gone(session, ms_since(begun), survivors)
         await self._registry.forget(session)
-        return gone.model_copy(update={"recording": await self._recorded(session)})
+        return replace(gone, recording=await self._recorded(session))
 
     async def _recorded(self, session: Session) -> r.RecordingFacts | None:
         """Make the file of a destroyed session's recording; one that takes long is made later."""
@@ -406,7 +407,7 @@ class Verbs:
             ran = run.under_way(session, await session.look(), noted, request.command)
         if ran is None:
             return None
-        return (await self._ran(session, ran, request, call, effective)).model_copy(update={"replayed": True})
+        return replace(await self._ran(session, ran, request, call, effective), replayed=True)
 
     async def _creation_became(
         self, request: q.CreateSession, call: Call, noted: NotedCall, *, alone: bool
@@ -421,7 +422,7 @@ class Verbs:
             return None
         if not session.exited:
             await self._creation.started(session)
-        return (await self._created_result(session, request, call)).model_copy(update={"replayed": True})
+        return replace(await self._created_result(session, request, call), replayed=True)
 
     async def _send_became(self, request: q.Send, call: Call, noted: NotedCall, *, alone: bool) -> r.SendResult | None:
         if noted.result is not None:
@@ -448,7 +449,7 @@ class Verbs:
         shown = self.pages.of(session.id)
         found = sight.of(session, look, self.attach_command(session), watched, shown, self.page_url)
         starting = await start_up(session, look)
-        return found.model_copy(update={"note": joined_notes(found.note, starting.note)}) if starting else found
+        return replace(found, note=joined_notes(found.note, starting.note)) if starting else found
 
     # ---- commands, keys, reading ---------------------------------------------------------------
 
@@ -592,7 +593,7 @@ class Verbs:
         size = (session.cols, session.rows)
         found = await search.search(session.log, *size, session.id, pattern, request.limit, request.context)
         typed = commandresults.seem_typed(session, await session.look(), found) if found.matches else None
-        return found.model_copy(update={"note": " ".join(filter(None, (found.note, typed)))}) if typed else found
+        return replace(found, note=" ".join(filter(None, (found.note, typed)))) if typed else found
 
     # ---- the terminal --------------------------------------------------------------------------
 
@@ -654,7 +655,7 @@ def _with_secret_note(result: r.Result, call: Call) -> r.Result:
         how = f"Have the person type the secret: call request_user_input with secret=true, or name them {attach}."
     else:
         how = f"{'Type' if call.person else 'Have the person type'} the secret with {attach}."
-    return result.model_copy(update={"note": joined_notes(result.note, how)})
+    return replace(result, note=joined_notes(result.note, how))
 
 
 def _gone(session: Session, duration_ms: int, survivors: list[int]) -> r.DestroySessionResult:

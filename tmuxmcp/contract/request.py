@@ -289,7 +289,7 @@ class Operation:
     @cached_property
     def result_schema(self) -> dict[str, Any]:
         """The JSON schema of its result."""
-        return self.result.model_json_schema(mode="serialization")
+        return self.result.adapter().json_schema(mode="serialization")
 
     def schema(self, settings: BrokerSettings, *, whole: bool = True) -> dict[str, Any]:
         """The JSON schema of its arguments, with the defaults that these settings make.

@@ -55,7 +55,7 @@ from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.results import Result, ScreenshotResult
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
-from tmuxmcp.contract.value import replace
+from tmuxmcp.contract.value import asdict, replace
 from tmuxmcp.faces.resources import BrokerSource, Resources, get_prompt, list_prompts
 from tmuxmcp.faces.stdio import RecentAnswers, with_request_id
 from tmuxmcp.faces.subscriptions import Subscriptions
@@ -349,7 +349,7 @@ def _goes_without_saying(key: str, value: Any) -> bool:
 
 def as_result(result: Result, results: ResultForm, call_id: str) -> CallToolResult:
     """A result as MCP carries it; text and structured content are each complete by themselves, but for pictures."""
-    data = portable(result.model_dump(mode="json"))
+    data = portable(asdict(result))
     text = portable(footer(result) if results == "structured" else render(result))
     pictures = []
     if isinstance(result, ScreenshotResult):

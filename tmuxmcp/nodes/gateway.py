@@ -406,7 +406,7 @@ class Gateway(Operations):
         parts = await self._parts(request, call)
         if len(parts) == 1:
             [(node, part)] = parts.items()
-            return (await self._at(node, part, call)).model_copy(update={"missing": []})
+            return replace(await self._at(node, part, call), missing=[])
         begun = time.monotonic()
         ended: dict[str, r.WaitResult] = {}
         failed: dict[str, TmuxMcpError] = {}
@@ -438,13 +438,12 @@ class Gateway(Operations):
         await self._how_they_stand({n: p for n, p in parts.items() if n not in ended and n not in failed}, call, ended)
         missing = sorted(parts.keys() - ended.keys())
         best = ended[first] if first else next(iter(ended.values()))
-        return best.model_copy(
-            update={
-                "waited_ms": round((time.monotonic() - begun) * 1000),
-                "missing": missing,
-                "note": f"{', '.join(missing)} did not answer." if missing else best.note,
-                "sessions": [row for node in parts if node in ended for row in ended[node].sessions],
-            }
+        return replace(
+            best,
+            waited_ms=round((time.monotonic() - begun) * 1000),
+            missing=missing,
+            note=f"{', '.join(missing)} did not answer." if missing else best.note,
+            sessions=[row for node in parts if node in ended for row in ended[node].sessions],
         )
 
     async def _parts(self, request: q.Wait, call: Call) -> dict[str, q.Wait]:

@@ -18,7 +18,7 @@ from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
-from tmuxmcp.contract.value import field, value
+from tmuxmcp.contract.value import asdict, field, fields, value
 from tmuxmcp.contract.words import Cast
 
 
@@ -230,7 +230,7 @@ def answer_sent(answer: Result | TmuxMcpError) -> Json:
     """A result or an error."""
     if isinstance(answer, TmuxMcpError):
         return {"error": answer.as_dict()}
-    return {"result": answer.model_dump(mode="json")}
+    return {"result": asdict(answer)}
 
 
 def answer_received(request: Request[R], sent: Mapping[str, Any]) -> R:
@@ -241,9 +241,9 @@ def answer_received(request: Request[R], sent: Mapping[str, Any]) -> R:
     """
     if "error" in sent:
         raise error_of(sent["error"])
-    known = request.operation.result.model_fields
-    fields = {name: value for name, value in sent["result"].items() if name in known}  # a newer version may tell more
-    return cast("R", request.operation.result.model_validate(fields))
+    known = fields(request.operation.result)
+    told = {name: each for name, each in sent["result"].items() if name in known}  # a newer version may tell more
+    return cast("R", request.operation.result.adapter().validate_python(told))
 
 
 ERROR_BY_CODE = {cls.code: cls for cls in all_errors()}

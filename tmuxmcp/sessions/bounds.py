@@ -67,7 +67,7 @@ class SessionBounds:
     def applied(self) -> list[AppliedLimit]:
         """What a caller is told."""
         kept = {name: by for name, by in self.kept_by.items() if name in self.limits and by in get_args(KeptBy)}
-        return [AppliedLimit(name=name, value=self.limits[name], kept_by=by) for name, by in kept.items()]
+        return [AppliedLimit(name=name, value=float(self.limits[name]), kept_by=by) for name, by in kept.items()]
 
     @property
     def note(self) -> str | None:

@@ -62,7 +62,7 @@ async def run_git(
         raise IoError(f"git was not run: {ended.stderr.last_line() or 'nothing was said'}.") from None
     if "error" in answer:
         raise filework.error_of(answer["error"])
-    return request.operation.result.model_validate(answer)
+    return request.operation.result.adapter().validate_python(answer)
 
 
 def _work_arguments(request: q.GitStatus | q.GitLog | q.GitDiff, settings: BrokerSettings, path: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained, SessionNotFound, TmuxMcpError
 from tmuxmcp.contract.follow import Gap, Output
 from tmuxmcp.contract.requests import ListCommands
-from tmuxmcp.contract.value import value
+from tmuxmcp.contract.value import asdict, replace, value
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
@@ -354,7 +354,7 @@ def written_down(session: Session) -> Iterator[PrintedEvent]:
 
 def of_command(command: r.ListedCommand) -> PrintedEvent:
     """The end of a command."""
-    facts = command.model_dump()
+    facts = asdict(command)
     offset = facts.pop("end_offset")
     began = seconds_of(command.started_at or "")
     known = began is not None and command.duration_ms is not None
@@ -719,7 +719,7 @@ async def _of_files(session: Session, given: dict[str, Any]) -> r.ListCommandsRe
     request = ListCommands.operation.parse({"session_id": session.id, **given})
     assert isinstance(request, ListCommands)
     result = listed(request, session, await session.look())
-    return result.model_copy(update={"session_id": session.directory.name})
+    return replace(result, session_id=session.directory.name)
 
 
 def _tell(options: argparse.Namespace, _: Session, result: r.ListCommandsResult) -> None:

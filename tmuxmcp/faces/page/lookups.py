@@ -136,7 +136,7 @@ class _Once(FileResponse):
 
 
 def _response_of(result: r.Result) -> Response:
-    return answer(result.model_dump(mode="json"))
+    return answer(asdict(result))
 
 
 # ---- What answers a page that was let in: the part of a server that knows sessions -----------------------------------
