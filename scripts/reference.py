@@ -364,9 +364,9 @@ def _range(schema: dict[str, Any]) -> str:
     return f"{low:,} to {high:,}" if high is not None else f"{low:,} or more"
 
 
-def _fields(model: type[BaseModel]) -> list[str]:
+def _fields(model: type[results.Result]) -> list[str]:
     said = field_docs()[model.__name__]
-    properties = model.model_json_schema(mode="serialization")["properties"]
+    properties = model.adapter().json_schema(mode="serialization")["properties"]
     aliases = {json.dumps(_values_of(alias)): name for name, alias in _aliases().items()}
     rows = []
     for name, schema in properties.items():
@@ -420,7 +420,7 @@ def _values() -> Iterator[tuple[str, str, str]]:
             yield name, code(value), VALUES[name].get(value, "")
 
 
-def _inner_models() -> list[type[BaseModel]]:
+def _inner_models() -> list[type[results.Result]]:
     names = {name for row in OPERATIONS.values() for name in row.result_schema.get("$defs", ())}
     return [getattr(results, name) for name in sorted(names)]
 

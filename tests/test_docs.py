@@ -22,6 +22,7 @@ from tmuxmcp.config import Settings
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import all_errors
 from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.value import asdict, fields
 from tmuxmcp.faces.cli.arguments import VERBS
 from tmuxmcp.faces.cli.clients import CLIENTS
 
@@ -52,7 +53,7 @@ def test_reference_is_what_the_code_says():
     [
         ("tools.md", [f"\n## {name}\n" for name in OPERATIONS]),
         ("tools.md", [f"\n| `{name}` | " for row in OPERATIONS.values() for name in row.arguments]),
-        ("tools.md", [f"\n| `{name}` | " for row in OPERATIONS.values() for name in row.result.model_fields]),
+        ("tools.md", [f"\n| `{name}` | " for row in OPERATIONS.values() for name in fields(row.result)]),
         ("settings.md", [f"\n| `{name}` | " for name in Settings.model_fields]),
         ("settings.md", [f"| `TMUXMCP_{name.upper()}` | " for name in Settings.model_fields]),
         ("errors.md", [f"\n## {error.code}\n" for error in all_errors()]),
@@ -202,7 +203,7 @@ async def test_calls_are_answered_as_shown(page: Path, broker: Broker):
         answer = re.search(r"^```json\n(.*?)^```$", block.string[block.end() :], re.MULTILINE | re.DOTALL)
         assert answer
         row = OPERATIONS[block["mark"].removeprefix("call: ")]
-        result = (await broker.perform(row, json.loads(block["body"]), Call())).model_dump()
+        result = asdict(await broker.perform(row, json.loads(block["body"]), Call()))
         wanted = json.loads(answer[1])
         assert {name: result[name] for name in wanted} == wanted
 

@@ -74,7 +74,7 @@ JUDGES = {
 def test_who_judges_reads_nothing():
     """No file, no clock, no tmux; nothing of a room that does."""
     judges = [f"tmuxmcp.{room}.{name}" for room, names in JUDGES.items() for name in names]
-    may = {"tmuxmcp.contract.latedataclass", *judges}
+    may = {"tmuxmcp.contract.value", *judges}
     for name in judges:
         source = SOURCES[name]
         assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes(source))

@@ -11,7 +11,6 @@ import select
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +20,9 @@ import anyio.abc
 import anyio.lowlevel
 
 from tmuxmcp.config import Settings, home, load_settings
-from tmuxmcp.contract import latedataclass
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied, TmuxMcpError, shortage
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import fields
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.gate.audit import Redactor
 from tmuxmcp.machine import ourselves
@@ -45,7 +44,7 @@ FIRST_CALLS_S = 0.25
 
 def broker_settings(settings: Settings) -> BrokerSettings:
     """The broker's plain values out of the settings."""
-    values: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(BrokerSettings)}
+    values: dict[str, Any] = {field: getattr(settings, field) for field in fields(BrokerSettings)}
     for name, value in values.items():
         if isinstance(value, list):
             values[name] = tuple(value)
@@ -421,7 +420,7 @@ class LateBroker:
             await self._closing.wait()
 
     async def _prepare(self, broker: AnyBroker) -> None:
-        """Once the client is answered, do what its first call would wait for, and have a pane ready for that."""
+        """Once the client is answered, have a pane ready for its first call."""
         from tmuxmcp.broker.broker import Broker
 
         try:
@@ -430,10 +429,6 @@ class LateBroker:
                 await self._greeted.wait()
                 with anyio.move_on_after(FIRST_CALLS_S):
                     await self._called.wait()
-                for _ in latedataclass.make_ready():
-                    if self._called.is_set():  # what it needs is being made; the rest would hold it up
-                        break
-                    await anyio.lowlevel.checkpoint()
                 if self._called.is_set():
                     await anyio.sleep(FIRST_CALLS_S)  # the first call may make the session itself
                 if isinstance(broker, Broker):

@@ -12,10 +12,10 @@ import struct
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.conftest import SLOW
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.machine.launch.shells import adopted, adoption
 from tmuxmcp.machine.launch.shells.adoption import ShellKind
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, ShellState, ShellTrack
@@ -29,7 +29,7 @@ class NoAnswer(AssertionError):
     """The terminal's last bytes tell why."""
 
 
-@dataclass
+@value(frozen=False)
 class Marks:
     """What a shell says with one nonce."""
 

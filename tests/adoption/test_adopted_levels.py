@@ -20,6 +20,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import NotAShell, SessionBusy
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.sessions import session
 from tmuxmcp.shell.adopting import leads_to_one_shell
 
@@ -115,9 +116,7 @@ async def test_a_shell_that_is_killed_has_left(broker: Broker):
     left = await broker.run("kill -9 $$", "a", adopt="yes", request_id="killed-01")
     assert (told(left)[1:], left.completed) == ((137, "left"), False)
     assert "SIGKILL" in (left.note or "")
-    assert await broker.run("kill -9 $$", "a", adopt="yes", request_id="killed-01") == left.model_copy(
-        update={"replayed": True}
-    )
+    assert await broker.run("kill -9 $$", "a", adopt="yes", request_id="killed-01") == replace(left, replayed=True)
     assert told(await broker.run("echo back", "a")) == ("back\n", 0, "ready")
 
 

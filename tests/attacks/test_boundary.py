@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,6 +18,7 @@ from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, REGISTERED, Acts, Request, operation
 from tmuxmcp.contract.results import WriteFileResult
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import asdict, replace
 from tmuxmcp.machine.sandbox import sandbox
 from tmuxmcp.machine.sandbox.project import roots_of
 
@@ -71,7 +71,7 @@ async def test_what_acts_beside_sessions_acts_inside(state_dir: Path, places: Pa
     settings = confined(state_dir, sandbox_roots=(str(places / "root"),))
     async with Broker.open(settings) as broker:
         ran = await broker.perform(OPERATIONS["run_process"], attacks.pop("run_process"), Call("agent"))
-        assert "NoNewPrivs:\t1\n" in ran.model_dump().values()
+        assert "NoNewPrivs:\t1\n" in asdict(ran).values()
         for name, arguments in attacks.items():
             with pytest.raises(PathOutsideRoot):
                 await broker.perform(OPERATIONS[name], arguments, Call("agent"))

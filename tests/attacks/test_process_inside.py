@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tmuxmcp.broker.programs.inside import workplace
 from tmuxmcp.contract.errors import PolicyDenied, ProgramNotFound, Unsupported
 from tmuxmcp.contract.results import RunProcessResult
 from tmuxmcp.contract.settings import BrokerSettings, Limits
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.sandbox import sandbox
 
 LONG_MS = 50_000

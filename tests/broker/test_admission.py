@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -17,6 +16,7 @@ from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
 from tmuxmcp.contract.errors import ResourceLimit
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Read, Send
+from tmuxmcp.contract.value import asdict, replace
 
 ONE = Call(caller="one")
 
@@ -70,7 +70,7 @@ async def test_waits_of_one_client_do_not_pile_up_and_leave_room_for_calls(broke
         listed = await broker.perform(OPERATIONS["list_sessions"], {}, ONE)
         assert "32 of 32 waits of this client go on" in (listed.note or "")  # type: ignore[attr-defined]
         told = await health()
-        assert told.going_on.model_dump() == {"calls": 1, "waits": 32, "most_calls": 2, "most_waits": 32}
+        assert asdict(told.going_on) == {"calls": 1, "waits": 32, "most_calls": 2, "most_waits": 32}
         assert told.limits["max_calls"] == 64
         for _ in range(2):  # whoever may answer with much does more than wait
             tasks.start_soon(perform, "read", large)

@@ -21,6 +21,7 @@ from tests.kit.adopted import begin
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, NotAShell, OutcomeUnknown, SessionBusy, Unauthorized
+from tmuxmcp.contract.value import replace
 from tmuxmcp.record.notedcalls import LONGEST_RESULT
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ async def test_a_command_is_run_once_wherever_its_broker_was_killed(broker: Brok
             assert result.replayed == acted or point == "sent to tmux", point
             assert before == number + acted or point in ("sent to tmux", "after typing"), point
         again = await broker.run(**call)
-        assert again == result.model_copy(update={"replayed": True}), point
+        assert again == replace(result, replayed=True), point
     assert len((await broker.list_sessions()).sessions) <= 2, "two callers, a default session each"
 
 
@@ -70,7 +71,7 @@ async def run_once(broker: Broker, state_dir: Path, side: Path, points: Sequence
         result = await broker.run(**call)
         assert (result.completed, result.exit_code, result.output) == (True, 7, f"out {number}"), point
         assert lines(side) == number + 1, point
-        assert await broker.run(**call) == result.model_copy(update={"replayed": True}), point
+        assert await broker.run(**call) == replace(result, replayed=True), point
 
 
 @pytest.mark.parametrize("program", ["zsh", "fish"])
@@ -201,7 +202,7 @@ async def test_a_session_is_made_once(broker: Broker, state_dir: Path):
         assert result.ready, point
         assert (await broker.run("echo works", result.session_id)).output == "works\n", point
         again = await broker.create_session(**call)
-        assert again == result.model_copy(update={"replayed": True}), point
+        assert again == replace(result, replayed=True), point
         made.add(result.session_id)
         assert {each.session_id for each in (await broker.list_sessions()).sessions} == made, point
     named = {"program": "bash", "name": "named", "request_id": "make-named"}
@@ -229,7 +230,7 @@ async def test_text_is_typed_once(broker: Broker, state_dir: Path, tmp_path: Pat
     both = await broker.send(steps=steps, session_id=session, request_id="in-steps")
     assert (both.steps_done, both.replayed) == (2, False)
     again = await broker.send(steps=steps, session_id=session, request_id="in-steps")
-    assert again == both.model_copy(update={"replayed": True})
+    assert again == replace(both, replayed=True)
     await killed(state_dir, "after typing", "send", steps=steps, session_id=session, request_id="half-steps")
     half = await broker.send(steps=steps, session_id=session, request_id="half-steps")
     assert (half.steps_done, half.replayed) == (1, True)

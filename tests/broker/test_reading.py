@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import psutil
 import pytest
@@ -18,6 +17,7 @@ from tests.kit.agent import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.reading import _mode
 from tmuxmcp.contract.call import seconds_of
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.witness.kernel import InputWait, Verdict
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 

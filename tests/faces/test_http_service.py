@@ -31,6 +31,7 @@ from tests.kit.fixtures import of_file
 from tests.kit.service import SLOW, TOKENS, Service, a_service, bearer
 from tests.kit.tmux import plain_tmux
 from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.value import fields
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
@@ -156,7 +157,7 @@ def test_every_refusal_is_json(service: Service, method: str, path: str, headers
 
 def test_rpc_answers_as_the_table_says(service: Service):
     result = service.result("run", command="echo hi", session_id=named(service))
-    assert list(result) == list(OPERATIONS["run"].result.model_fields)
+    assert list(result) == list(fields(OPERATIONS["run"].result))
     assert (result["output"], result["exit_code"]) == ("hi\n", 0)
 
 

@@ -20,6 +20,7 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.errors import TmuxUnavailable
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Seldom
+from tmuxmcp.contract.value import asdict, fields, replace
 from tmuxmcp.faces import mcp
 from tmuxmcp.faces.mcp import INSTRUCTIONS, McpFace, as_result, as_tool, lean, select, stdio_identity
 from tmuxmcp.faces.text import footer, portable, render
@@ -155,9 +156,9 @@ async def test_every_result_fits_its_schema_and_says_all_twice(connect):
         for name in OPERATIONS:
             answer = await client.call_tool(name, REQUIRED.get(name, {}))
             assert not answer.is_error, name
-            example = EXAMPLES[name].model_dump(mode="json")
+            example = asdict(EXAMPLES[name])
             assert answer.structured_content == (example | {"data": None} if name == "screenshot" else example), name
-            assert list(answer.structured_content) == list(type(EXAMPLES[name]).model_fields), name
+            assert list(answer.structured_content) == list(fields(EXAMPLES[name])), name
             assert [block.text for block in answer.content if block.type == "text"] == [render(EXAMPLES[name])], name
 
 
@@ -170,7 +171,7 @@ async def test_every_result_fits_its_schema_and_says_all_twice(connect):
     ],
 )
 async def test_a_picture_is_a_block_of_its_own(update, kind, mime_type):
-    shot = EXAMPLES["screenshot"].model_copy(update=update)
+    shot = replace(EXAMPLES["screenshot"], **update)
     picture, text = as_result(shot, "both", "call").content
     assert picture.type == kind
     if kind == "image":
@@ -188,7 +189,7 @@ async def test_results_as_text_only(connect):
         answer = await client.call_tool("read", {})
     assert answer.structured_content is None
     assert answer.content[0].text == render(READ)
-    assert answer.meta["tmuxmcp/result"] == READ.model_dump(mode="json")
+    assert answer.meta["tmuxmcp/result"] == asdict(READ)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +351,7 @@ async def test_many_calls_at_once_do_not_wait_for_each_other(connect, double):
 async def test_names_that_are_not_utf8_arrive_readable(mode):
     class Odd(Double):
         async def _ran(self, command, call):
-            return RUN.model_copy(update={"cwd": os.fsdecode(b"/\xff"), "output": "\ud800"})
+            return replace(RUN, cwd=os.fsdecode(b"/\xff"), output="\ud800")
 
     async with Client(McpFace(partial(source, Odd())).server(), mode=mode) as client:
         answer = await client.call_tool("run", {"command": "true"})

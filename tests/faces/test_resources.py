@@ -17,6 +17,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import TmuxUnavailable
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.results import ReadResult
+from tmuxmcp.contract.value import fields
 from tmuxmcp.faces import resources
 from tmuxmcp.faces.mcp import McpFace
 from tmuxmcp.faces.resources import RECIPES, parse_uri
@@ -312,7 +313,7 @@ async def test_wrong_prompts_are_invalid_params(broker: Broker, mode: str, name:
 
 
 def test_prompts_name_what_exists():
-    names = {*OPERATIONS, *ReadResult.model_fields, "quit", "bt"}
+    names = {*OPERATIONS, *fields(ReadResult), "quit", "bt"}
     for recipe in RECIPES.values():
         for word in re.findall(r"`([a-z_]+)`", recipe.text):
             assert word in names, word

@@ -13,6 +13,7 @@ from tests.kit.double import EXAMPLES, Double
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.faces import rpc
 from tmuxmcp.faces.rpc import Rpc
 
@@ -95,7 +96,7 @@ def test_every_operation_is_a_method(name: str):
     schema = OPERATIONS[name].schema(DEFAULT_SETTINGS)
     params = {each: least(schema["properties"][each]) for each in schema.get("required", ())}
     got = answer(json.dumps({"jsonrpc": "2.0", "id": 1, "method": name, "params": params}).encode())
-    assert got["result"] == EXAMPLES[name].model_dump(mode="json")
+    assert got["result"] == asdict(EXAMPLES[name])
 
 
 def test_a_defect_is_an_incident():

@@ -5,6 +5,7 @@ import pytest
 from tests.kit.double import EXAMPLES, PROCESS, READ, RUN
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.results import Command
+from tmuxmcp.contract.value import replace
 from tmuxmcp.faces.text import footer, render
 
 
@@ -13,20 +14,19 @@ def test_run_is_its_output_and_one_line():
 
 
 def test_output_without_a_newline_gets_one_and_no_output_no_empty_line():
-    assert render(RUN.model_copy(update={"output": "hi"})) == "hi\n" + footer(RUN)
-    assert render(RUN.model_copy(update={"output": ""})) == footer(RUN)
+    assert render(replace(RUN, output="hi")) == "hi\n" + footer(RUN)
+    assert render(replace(RUN, output="")) == footer(RUN)
 
 
 def test_run_that_goes_on_says_so_and_where_to_read_on():
-    result = RUN.model_copy(
-        update={
-            "exit_code": None,
-            "completed": False,
-            "outcome": "timeout",
-            "mode": "running",
-            "effective_timeout_ms": 50_000,
-            "note": "It goes on.",
-        }
+    result = replace(
+        RUN,
+        exit_code=None,
+        completed=False,
+        outcome="timeout",
+        mode="running",
+        effective_timeout_ms=50_000,
+        note="It goes on.",
     )
     assert footer(result) == (
         "[completed=false outcome=timeout mode=running duration_ms=12 cwd=/x session_id=sess_ab next_offset=103 "
@@ -35,7 +35,7 @@ def test_run_that_goes_on_says_so_and_where_to_read_on():
 
 
 def test_cut_output_names_the_offsets_that_fetch_it():
-    result = RUN.model_copy(update={"truncated": True, "omitted_bytes": 90, "sanitized": True, "cwd": None})
+    result = replace(RUN, truncated=True, omitted_bytes=90, sanitized=True, cwd=None)
     assert footer(result) == (
         "[exit_code=0 duration_ms=12 session_id=sess_ab truncated=true omitted_bytes=90 start_offset=100 "
         "end_offset=103 sanitized=true]"
@@ -43,14 +43,14 @@ def test_cut_output_names_the_offsets_that_fetch_it():
 
 
 def test_unknown_exit_code_is_null():
-    assert footer(RUN.model_copy(update={"exit_code": None})).startswith("[exit_code=null ")
+    assert footer(replace(RUN, exit_code=None)).startswith("[exit_code=null ")
 
 
 @pytest.mark.parametrize("cwd", ["/a b", "/x] [exit_code=1", "/two\nlines", "/\u2028", "/\x1b[31m", '/"', ""])
 def test_footer_stays_one_unmistakable_line(cwd):
     import json
 
-    last = footer(RUN.model_copy(update={"cwd": cwd}))
+    last = footer(replace(RUN, cwd=cwd))
     assert len(last.splitlines()) == 1
     assert last.isprintable()
     assert f"cwd={json.dumps(cwd)} session_id=" in last
@@ -61,19 +61,18 @@ def test_read_says_little_when_there_is_little_to_say():
 
 
 def test_read_says_what_a_model_must_know():
-    result = READ.model_copy(
-        update={
-            "evidence": "quiet",
-            "matched": "x y",
-            "exited": True,
-            "exit_code": 3,
-            "waited_ms": 7,
-            "has_new_content": False,
-            "truncated": True,
-            "omitted_bytes": 5,
-            "encoding": "base64",
-            "highlights": [r.Highlight(row=1, col=0, text="two")],
-        }
+    result = replace(
+        READ,
+        evidence="quiet",
+        matched="x y",
+        exited=True,
+        exit_code=3,
+        waited_ms=7,
+        has_new_content=False,
+        truncated=True,
+        omitted_bytes=5,
+        encoding="base64",
+        highlights=[r.Highlight(row=1, col=0, text="two")],
     )
     assert footer(result) == (
         '[outcome=ready mode=line_input evidence=quiet matched="x y" exited=true exit_code=3 has_new_content=false '
@@ -83,7 +82,7 @@ def test_read_says_what_a_model_must_know():
 
 
 def test_screen_has_size_and_cursor():
-    shown = READ.model_copy(update={"view": "screen", "title": "my editor", "screen_id": "0123456789ab"})
+    shown = replace(READ, view="screen", title="my editor", screen_id="0123456789ab")
     assert 'rows=24 cols=80 cursor=3,7 title="my editor" screen_id=0123456789ab' in footer(shown)
 
 
@@ -130,20 +129,20 @@ def test_small_results_are_one_line():
 def test_a_process_is_both_streams_and_one_line():
     last = "[rc=0 duration_ms=3 cpu_ms=1 max_rss_kb=9000]"
     assert render(PROCESS) == f"hi\n[stderr]\noops\n{last}"
-    assert render(PROCESS.model_copy(update={"stderr": ""})) == f"hi\n{last}"
-    assert render(PROCESS.model_copy(update={"stdout": "", "stderr": "x"})) == f"[stderr]\nx\n{last}"
+    assert render(replace(PROCESS, stderr="")) == f"hi\n{last}"
+    assert render(replace(PROCESS, stdout="", stderr="x")) == f"[stderr]\nx\n{last}"
 
 
 def test_a_process_that_was_ended_says_how():
     ended = {"rc": None, "signal": "KILL", "timed_out": True, "truncated": True, "effective_timeout_ms": 50_000}
-    assert footer(PROCESS.model_copy(update=ended)) == (
+    assert footer(replace(PROCESS, **ended)) == (
         "[rc=null signal=KILL timed_out=true duration_ms=3 cpu_ms=1 max_rss_kb=9000 truncated=true stdout_bytes=3 "
         "stderr_bytes=5 effective_timeout_ms=50000]"
     )
 
 
 def test_what_a_terminal_would_act_on_does_not_reach_a_model():
-    shown = render(PROCESS.model_copy(update={"stdout": "a\x1b[2Jb\u202ec\n", "stderr": "\x07"}))
+    shown = render(replace(PROCESS, stdout="a\x1b[2Jb\u202ec\n", stderr="\x07"))
     assert shown.startswith("a[2Jb<U+202E>c\n[rc=0 ")
 
 
@@ -167,7 +166,7 @@ def test_read_tells_of_a_command_that_ended():
         start_offset=7,
         end_offset=9,
     )
-    told = footer(READ.model_copy(update={"command": command}))
+    told = footer(replace(READ, command=command))
     assert ' command=5 command_exit_code=2 command_text="make all # xxx' in told
     assert len(told) < 250
-    assert "command_text=null" in footer(READ.model_copy(update={"command": command.model_copy(update={"text": None})}))
+    assert "command_text=null" in footer(replace(READ, command=replace(command, text=None)))

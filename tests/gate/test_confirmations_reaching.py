@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.value import replace
 from tmuxmcp.gate import confirmations
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.record.inputrequests import InputRequest

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from tests.conftest import Parsed
 from tests.kit.cases import for_each
 from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.contract.value import replace
 from tmuxmcp.gate.policy.judge import Action, Ruling, judge, match_words, parse_policy
 from tmuxmcp.gate.policy.shelltext import UNKNOWN_COMMAND, SimpleCommand
 

@@ -18,6 +18,7 @@ from tmuxmcp.contract.errors import SessionNotFound
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import Run
+from tmuxmcp.contract.value import replace
 from tmuxmcp.faces.mcp import McpFace, only_waits
 from tmuxmcp.faces.stdio import serve
 
@@ -361,7 +362,7 @@ class Double(Operations):
                 raise SessionNotFound("No session x.", hint="list_sessions lists them.", session_id="x", at=b"\xff")
             case ["seq", last]:
                 output = "".join(f"{number}\n" for number in range(1, int(last) + 1))
-                return RUN.model_copy(update={"output": output, "output_bytes": len(output)})
+                return replace(RUN, output=output, output_bytes=len(output))
         return RUN
 
     async def _forever(self) -> None:

@@ -313,7 +313,6 @@ def _make_all_ready() -> None:
     import tmuxmcp.faces.mcp
     import tmuxmcp.faces.stdio
     import tmuxmcp.sessions.spare
-    from tmuxmcp.contract import latedataclass
     from tmuxmcp.contract.operations import OPERATIONS
 
     for name in ("anyio._backends._asyncio", "libtmux", "pydantic._internal._serializers"):
@@ -322,12 +321,10 @@ def _make_all_ready() -> None:
         importlib.import_module(module.name)
     if sys.platform == "linux":
         inotify_simple.INotify().close()  # the first one asks ldconfig for the C library
-    for _ in latedataclass.make_ready():
-        pass
     for operation in OPERATIONS.values():
         tmuxmcp.faces.mcp.as_tool(operation, "both")
         rebuild_dataclass(operation.request)  # type: ignore[arg-type]  # made by pydantic
-        operation.result.model_rebuild()
+        operation.result.adapter()
 
 
 def _fork_for_calls(control: socket.socket, listening: socket.socket) -> str:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import PolicyDenied, ProgramNotFound, Unsupported
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import BrokerSettings, SandboxLevel
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.sandbox import bubblewrap, landlock, sandbox, seccomp
 from tmuxmcp.machine.sandbox.project import Project, judge
 from tmuxmcp.sessions import bounds

@@ -80,7 +80,7 @@ class FakeMachine:
             case q.GetSession():
                 name = self._name(request.session_id, call)
                 return r.SessionFacts(
-                    **dict(_row(name)), generation=1, cursor=None, foreground=None, alternate_screen=False,
+                    **vars(_row(name)), generation=1, cursor=None, foreground=None, alternate_screen=False,
                     recording=False, taken_over=None, usage=None, attach_command="tmux attach", watch_url=None,
                 )  # fmt: skip
             case q.Wait():

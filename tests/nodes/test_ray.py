@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +37,7 @@ from tmuxmcp.contract.errors import (
     Unsupported,
 )
 from tmuxmcp.contract.follow import Exit, Output
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.nodes import fleetfile
 from tmuxmcp.nodes.ray.transport import RayTransport
 
@@ -117,7 +117,7 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
                 await anyio.sleep(0.1)
 
 
-@dataclass(frozen=True)
+@value
 class Life:
     """What has to stay whatever dies."""
 
@@ -126,7 +126,7 @@ class Life:
     began: float
 
 
-@dataclass(frozen=True)
+@value
 class Worked:
     """A command that is under way in a session of its own."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import cast
 
 from tmuxmcp.contract.results import Mode
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.judge import Conclusion, Facts, Judge, LastLine, Logged, Need, NewLine
 from tmuxmcp.sessions.look import Look
@@ -16,7 +16,7 @@ SIZE = 100
 """Of the log, where nothing is printed."""
 
 
-@dataclass(frozen=True)
+@value
 class Marks:
     """What the marks say in a look, as far as they count."""
 
@@ -27,7 +27,7 @@ class Marks:
     alone: bool = False
 
 
-@dataclass(frozen=True)
+@value
 class Seen:
     """What a judge asks of a look."""
 
@@ -96,7 +96,7 @@ def waits(waiting: InputWait, process: Process | None = None, **more: object) ->
     return Verdict(waiting, "why", process, **more)  # type: ignore[arg-type]
 
 
-@dataclass
+@value(frozen=False)
 class Moment:
     """What is known at a time, and at the last look, if it comes to that."""
 

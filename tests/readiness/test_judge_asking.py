@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
 from tests.kit.cases import for_each
 from tests.readiness.moments import SIZE, Moment, judged, known, looked_at_often, stands, waits
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.witness.kernel import InputWait, Process
 from tmuxmcp.readiness.judge import (
     ASKS_S,

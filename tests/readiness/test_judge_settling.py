@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
 from tests.kit.cases import for_each
 from tests.readiness.moments import SIZE, Marks, Moment, judged, known, looked_at_often, stands, waits
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.searching import CompiledPattern, Searching
 from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.judge import (

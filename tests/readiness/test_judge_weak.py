@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from tests.kit.cases import for_each
 from tests.readiness.moments import Seen
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.witness.kernel import EnteredLine, InputWait, KernelFacts, Process, Verdict, entered_at
 from tmuxmcp.readiness.judge import (
     QUESTION_S,

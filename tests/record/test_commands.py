@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.locks import open_lock, take
 from tmuxmcp.record import commands as module
 from tmuxmcp.record.commands import CommandFile, EndedCommand, TypedInput

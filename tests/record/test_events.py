@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tmuxmcp.contract.value import fields as fields_of
 from tmuxmcp.record import documents
 from tmuxmcp.record import events as module
 from tmuxmcp.record.directory import SessionDirectory
@@ -112,7 +112,7 @@ def test_what_a_newer_version_adds_to_a_known_kind_is_passed_over() -> None:
 def test_page_tells_the_fields_of_every_kind() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "files.md").read_text().split("### Events")[1]
     for kind in get_args(Event):
-        fields = [f"`{each.name}`" for each in fields_of(kind) if each.name not in ("time", "offset")]
+        fields = [f"`{each}`" for each in fields_of(kind) if each not in ("time", "offset")]
         assert f"| `{kind.kind}` | {', '.join(fields)}".rstrip() + " |" in page
 
 

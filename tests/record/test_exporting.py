@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from typing import get_args
 
 import pytest
 
 from tests.record.test_recordings import Index, directory, printed
 from tmuxmcp.contract.errors import IoError, ResourceLimit
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.meta import Meta

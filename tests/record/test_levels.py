@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tmuxmcp.contract.value import replace
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.levels import ENDED_LEVELS, AdoptionStage, Level, LevelFile
 

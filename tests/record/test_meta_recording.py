@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tmuxmcp.contract.errors import IoError
+from tmuxmcp.contract.value import replace
 from tmuxmcp.record import meta
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.meta import RecordingNote, begin_recording

@@ -15,6 +15,7 @@ from tests.conftest import SLOW, end_server, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import SessionExited, SessionNotFound
 from tmuxmcp.contract.settings import BrokerSettings, Limits
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.machine import cgroup
 from tmuxmcp.record.meta import WhyEnded
 from tmuxmcp.tmux import panes
@@ -38,7 +39,7 @@ async def why(broker: Broker, session_id: str = "a") -> tuple[str, str | None]:
     assert row.ended == facts.ended == read.ended
     with pytest.raises(SessionExited) as refused:
         await broker.send("x", session_id=session_id)
-    assert refused.value.details["ended"] == facts.ended.model_dump()
+    assert refused.value.details["ended"] == asdict(facts.ended)
     assert facts.exited
     return facts.ended.reason, facts.ended.by
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tmuxmcp.config import Settings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.sessions.lease import ATTACHES_S, lapsed
 from tmuxmcp.tmux.held import Lease, NotedGiveBack
 from tmuxmcp.tmux.leases import AttachedClient

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from dataclasses import FrozenInstanceError
 from typing import Literal
 
 import anyio
@@ -47,7 +46,7 @@ def test_what_the_marks_say_is_read_from_a_scan() -> None:
 def test_a_session_itself_does_not_say_what_it_does() -> None:
     judged = {"mode", "ready", "waiting", "secret", "at_prompt", "at_editor", "foreground", "cwd", "shell", "last_text"}
     judged |= {"relays", "terminal"}
-    assert judged <= {*dir(Look), *Look.__dataclass_fields__}
+    assert judged <= {*dir(Look), *Look.__value_fields__}
     assert not judged & set(dir(Session))
 
 
@@ -151,7 +150,7 @@ async def test_a_look_does_not_change(broker: Broker) -> None:
     await broker.run("true", "a")
     assert (await session.look()).commands != look.commands
     assert {name: vars(look)[name] for name in said} == said
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match="frozen"):
         look.shell.number = 7  # type: ignore[misc]
 
 

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -23,6 +22,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import SessionBusy, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 
 OWNER = "library"

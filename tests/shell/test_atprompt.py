@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.kit.cases import for_each
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.shell.atprompt import (
@@ -24,7 +24,7 @@ from tmuxmcp.shell.atprompt import (
 from tmuxmcp.terminal.marks import ShellState
 
 
-@dataclass(frozen=True)
+@value
 class Seen:
     """What one look tells, and what can be found out."""
 

@@ -7,7 +7,6 @@ import random
 import shutil
 import signal
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import IncompleteCommand, NotAShell, SessionBusy, TimedOut
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.launch.shells import shell_of
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.sessions.session import Session

@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.kit.agent import eventually
+from tmuxmcp.contract.value import replace
 from tmuxmcp.shell.secretreader import ReadingProgram, SecretReader, _program
 
 SLEEP = os.path.realpath(shutil.which("sleep") or "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from tests.kit.cases import for_each
 from tests.kit.streams import HARD, TOKENS, stream
 from tests.terminal.conftest import RealTmux, trimmed
+from tmuxmcp.contract.value import replace
 from tmuxmcp.terminal.emulator.replay import Replay, SizeChange, beginning, blank
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.seed import seed as seed_of

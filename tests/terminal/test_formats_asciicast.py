@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import json
 from contextlib import suppress
-from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.cases import for_each
+from tmuxmcp.contract.value import replace
 from tmuxmcp.terminal.emulator.replay import blank
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream

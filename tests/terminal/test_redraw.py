@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from tests.kit.cases import for_each
 from tests.kit.streams import HARD, SIZES, TOKENS, stream
 from tests.terminal.conftest import RealTmux
+from tmuxmcp.contract.value import replace
 from tmuxmcp.terminal.emulator.redraw import redraw
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.seed import seed as seed_of

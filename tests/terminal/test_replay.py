@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.corpora import Recording
 from tests.terminal.test_screen_corpora import seen
+from tmuxmcp.contract.value import replace
 from tmuxmcp.terminal.emulator.replay import Replay, SizeChange, blank
 
 DATA = b"one\r\n\x1b[31mtwo\x1b[?1049hover\x1b[2;2H" * 3

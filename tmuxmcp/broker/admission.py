@@ -24,6 +24,7 @@ from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.requests import Read, Wait
 from tmuxmcp.contract.results import CallsGoingOn, Result
 from tmuxmcp.contract.settings import BrokerSettings, SandboxWish
+from tmuxmcp.contract.value import asdict, fields, replace
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.ownfiles import state_id
 from tmuxmcp.machine.sandbox import sandbox
@@ -79,7 +80,7 @@ class Admission:
                 f"{most} {kind} of this client go on at once, as many as {allows} allows.",
                 hint="Wait until one of them has returned. `wait` waits for many sessions in one call.",
                 limit="max_calls",
-                **self.going_on(call.caller).model_dump(),
+                **asdict(self.going_on(call.caller)),
             )
         going_on[call.caller] += 1
         try:
@@ -105,10 +106,10 @@ class Admission:
             for going_on, most, kind in ((self._calls, self.max_calls, "calls"), (self._waits, self.max_waits, "waits"))
             if most > 1 and going_on[caller] >= most * NEAR_LIMIT
         ]
-        if not near or "note" not in type(result).model_fields:
+        if not near or "note" not in fields(result):
             return result
         warning = f"{' and '.join(near)} of this client go on at once: more are refused (max_calls)."
-        return result.model_copy(update={"note": joined_notes(getattr(result, "note", None), warning)})
+        return replace(result, note=joined_notes(getattr(result, "note", None), warning))
 
 
 # ---- A span of OpenTelemetry for each operation ----------------------------------------------------------------------

@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
 )
 from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.value import fields, replace
 from tmuxmcp.readiness.wait import TypedNow
 from tmuxmcp.record.commands import EndedCommand, GivenCommand
 from tmuxmcp.record.events import NotedEvent
@@ -171,10 +171,10 @@ async def _replayed(work: Work[Any], noted: NotedCall) -> r.Result:
             session_id=session,
         )
     kind, values = work.request.operation.result, noted.result
-    told = {name: value for name, value in values.items() if name in kind.model_fields}
+    told = {name: value for name, value in values.items() if name in fields(kind)}
     if values.get("left_out"):
         told["note"] = joined_notes(told.get("note"), RESULT_LEFT_OUT)
-    result: r.Result = kind.model_validate({**told, "replayed": True})
+    result: r.Result = kind.adapter().validate_python({**told, "replayed": True})
     if isinstance(result, r.RunResult):
         with work.answering():
             return await _read_again(work, noted, result)
@@ -188,7 +188,7 @@ async def _read_again(work: Work[q.Run], noted: NotedCall, found: r.RunResult) -
         return found
     if noted.result and noted.result.get("left_out"):
         await call.room(min(request.max_bytes, found.end_offset - found.start_offset))
-        found = found.model_copy(update={**await _output(session, found, request), "note": noted.result["note"]})
+        found = replace(found, **await _output(session, found, request), note=noted.result["note"])
     if session.cursor_of(call.caller) < found.end_offset:
         has_read(session, call, found.end_offset)
     if found.completed and found.command_number is not None:
@@ -196,7 +196,7 @@ async def _read_again(work: Work[q.Run], noted: NotedCall, found: r.RunResult) -
     return found
 
 
-async def _output(session: Session, found: r.RunResult, request: q.Run) -> dict[str, object]:
+async def _output(session: Session, found: r.RunResult, request: q.Run) -> dict[str, Any]:
     """What it printed, made of the log anew."""
     waits = not found.completed and found.evidence is not None
     output = await output_of(session, found.start_offset, found.end_offset, request.max_bytes, waits=waits)
@@ -258,7 +258,7 @@ async def _under_way(work: Work[q.Run], noted: NotedCall) -> r.RunResult | None:
 
 
 async def _ran(work: Work[q.Run], session: Session, ran: RunOutcome, effective: int | None) -> r.RunResult:
-    return (await ran_result(work, session, ran, effective)).model_copy(update={"replayed": True})
+    return replace(await ran_result(work, session, ran, effective), replayed=True)
 
 
 async def _create_session(work: Work[q.CreateSession], noted: NotedCall) -> r.CreateSessionResult | None:
@@ -269,7 +269,7 @@ async def _create_session(work: Work[q.CreateSession], noted: NotedCall) -> r.Cr
         return None
     if not session.exited:
         await creation.started(session)
-    return (await lifecycle.created_result(work, session)).model_copy(update={"replayed": True})
+    return replace(await lifecycle.created_result(work, session), replayed=True)
 
 
 async def _send(work: Work[q.Send], noted: NotedCall) -> r.SendResult | None:
@@ -305,7 +305,7 @@ async def _sent(work: Work[q.Send], session: Session, noted: NotedCall) -> r.Sen
 
 def _steps(session: Session, request: q.Send, noted: NotedCall, *, was_typed: bool) -> r.SendResult | None:
     """Which of several steps were typed; None: none was. Those behind them are not typed any more."""
-    done = [r.SendStep.model_validate(each) for each in noted.steps]
+    done = [r.SendStep.adapter().validate_python(each) for each in noted.steps]
     if was_typed:
         done.append(r.SendStep(sent_bytes=int(noted.acts["bytes"])))
     if not done:

@@ -23,8 +23,8 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
     WrongMode,
 )
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import value
 from tmuxmcp.gate.confirmations import ANSWER_LOOK_S, Confirmation, Confirmations, of_command_line, offer_next
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.inputrequests import Became, InputRequest, RequestAnswer
@@ -43,7 +43,7 @@ TERMINAL_LINE_BYTES = 4095
 """Bytes of a line that a terminal takes (termios(3), MAX_CANON)."""
 
 
-@dataclass(frozen=True)
+@value
 class WaitingRequest:
     """A request that waits for a person."""
 
@@ -348,7 +348,7 @@ def _line(text: str, secret: bool) -> bytes:
 # ---- A person answers where they are attached already: in a popup over the session, or by typing into it -------------
 
 
-@dataclass(frozen=True)
+@value
 class InClient:
     """A person's client, which may type into a session of ours."""
 

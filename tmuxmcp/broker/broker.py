@@ -24,12 +24,12 @@ from tmuxmcp.broker.sight import SessionSights
 from tmuxmcp.broker.verbs import Services, Work
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, TmuxFailed, TmuxMcpError, Unauthorized
-from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.gate import confirmations
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.machine import cgroup
@@ -168,7 +168,7 @@ class Broker(Operations):
 
     def _own_call(self) -> Call:
         """A call in the name of the person who runs this broker."""
-        return changed(self._own, call_id=Call().call_id)
+        return replace(self._own, call_id=Call().call_id)
 
     async def perform(self, operation: Operation, arguments: Mapping[str, Any], call: Call) -> Result:
         """Check arguments that came from outside, and do the operation.

@@ -22,7 +22,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import begin
 from tmuxmcp.contract.errors import InvalidArgument, Unsupported, WrongMode
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.sequence import Text, one_newline
@@ -43,7 +43,7 @@ PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 ShownCheck = Callable[[ShownScreen], bool]
 
 
-@dataclass(frozen=True)
+@value
 class HelperStep:
     """Something to type, and what must be shown before anything follows it."""
 
@@ -194,7 +194,7 @@ async def page(work: Work[q.PagerAction]) -> r.PagerActionResult:
     )
 
 
-@dataclass(frozen=True)
+@value
 class _KeyReader:
     """The program that waits for keys."""
 

@@ -29,8 +29,8 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
     Unsupported,
 )
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.gate.audit import Audit, of_removal
 from tmuxmcp.machine import locks, ourselves
 from tmuxmcp.machine.environment import session_environment
@@ -161,7 +161,7 @@ def _never_began(session: Session) -> bool:
 # ---- Made again: which session that is over a call means, and what its program will find of its variables ------------
 
 
-@dataclass(frozen=True)
+@value
 class Restored:
     """What became of one session that was to be restored."""
 
@@ -287,7 +287,7 @@ async def destroy_session(work: Work[q.DestroySession]) -> r.DestroySessionResul
     """End a session for a caller."""
     request, session = work.request, await work.session()
     if session.life.state is State.DESTROYED:
-        return _gone(session, 0, []).model_copy(update={"note": f"Nothing was done. {session.how_it_ended}"})
+        return replace(_gone(session, 0, []), note=f"Nothing was done. {session.how_it_ended}")
     await session.refresh()
     if not request.force:
         lease.refuse(session)
@@ -295,7 +295,7 @@ async def destroy_session(work: Work[q.DestroySession]) -> r.DestroySessionResul
     signal, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
     begin()
     gone = await end(work.broker, session, EndCause.DESTROYED, signal, grace_ms, by=work.caller)
-    return gone.model_copy(update={"note": note})
+    return replace(gone, note=note)
 
 
 async def end(
@@ -318,7 +318,7 @@ async def end(
         raise
     gone = _gone(session, ms_since(begun), survivors)
     await broker.registry.forget(session)
-    return gone.model_copy(update={"recording": await _recorded(broker, session)})
+    return replace(gone, recording=await _recorded(broker, session))
 
 
 def _gone(session: Session, duration_ms: int, survivors: list[int]) -> r.DestroySessionResult:
@@ -361,7 +361,7 @@ Live = Callable[[], Awaitable[Collection[str]]]
 """Asks tmux for the ids of all sessions that it knows."""
 
 
-@dataclass(frozen=True)
+@value
 class Pruned:
     """What came of it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import anyio
 
@@ -12,7 +11,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import joined_notes, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.readiness import finding
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.screens import screen_at
@@ -23,7 +22,7 @@ from tmuxmcp.terminal.snapshot import Doubt, Snapshot, runs
 from tmuxmcp.terminal.widths import OLDEST_VERSION
 
 
-@dataclass(frozen=True)
+@value
 class Moment:
     """A moment that is asked for."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal, cast
 
 from tmuxmcp.broker import past, views
@@ -12,6 +11,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call, joined_notes
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import SCREEN_VIEWS, View, conditions
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness import finding
@@ -61,7 +61,7 @@ async def find(work: Work[q.Search]) -> r.SearchResult:
     size = (session.cols, session.rows)
     found = await search.search(session.log, *size, session.id, pattern, request.limit, request.context)
     typed_there = commandresults.seem_typed(session, await session.look(), found) if found.matches else None
-    return found.model_copy(update={"note": joined_notes(found.note, typed_there)}) if typed_there else found
+    return replace(found, note=joined_notes(found.note, typed_there)) if typed_there else found
 
 
 class Reading:
@@ -107,9 +107,7 @@ class Reading:
         unused = _unused(asked)
         if not unused:
             return result
-        return result.model_copy(
-            update={"note": joined_notes(result.note, f"{unused} counts for view=scrollback only.")}
-        )
+        return replace(result, note=joined_notes(result.note, f"{unused} counts for view=scrollback only."))
 
     async def _read(self, session: Session, asked: q.Read, wait: WaitCondition, call: Call) -> r.ReadResult:
         if past.is_meant(asked):
@@ -366,7 +364,7 @@ def _ended_with_session(session: Session, look: Look) -> r.Command | None:
         return found if found and found.end_offset is not None else None
     level = next(each.level for each in look.levels if each.level.number == running[-1][1])
     why = typed.why_not_its_code(session, look, level, found.text)
-    return found if why else found.model_copy(update={"exit_code": look.exit_status[0]})
+    return found if why else replace(found, exit_code=look.exit_status[0])
 
 
 def _view(asked: ReadRequest) -> WantedView:

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -25,6 +24,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, Progress, iso, joined_notes, no_progress
 from tmuxmcp.contract.errors import IoError, RecordingState, ResourceLimit, TimedOut, TmuxMcpError
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import Cast
 from tmuxmcp.machine import locks, process
 from tmuxmcp.readiness import finding

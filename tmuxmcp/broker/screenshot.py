@@ -11,7 +11,7 @@ from tmuxmcp.broker.verbs import Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import SessionExited, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import PictureFormat
 from tmuxmcp.machine import fonts
 from tmuxmcp.sessions.screens import shown_by
@@ -23,7 +23,7 @@ from tmuxmcp.terminal.snapshot import Cursor, Doubt, Snapshot
 PICTURE_TYPES = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}
 
 
-@dataclass(frozen=True)
+@value
 class Picture:
     """A picture of a screen."""
 
@@ -93,7 +93,7 @@ async def of_past(session: Session, moment: Moment, format: PictureFormat) -> r.
     snapshot = await screen_of(session, moment)
     picture = await anyio.to_thread.run_sync(draw, snapshot, format)
     approximate = snapshot.approximate or Doubt.SHAPE in snapshot.state.doubts  # the cursor's, which is drawn
-    return picture.result(session.id).model_copy(update={"approximate": approximate})
+    return replace(picture.result(session.id), approximate=approximate)
 
 
 def snapshot_of(shown: ShownScreen, title: str, alive: bool) -> Snapshot:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import cast
 
 from tmuxmcp.broker import sending
@@ -23,6 +22,7 @@ from tmuxmcp.contract.call import Call, CallAgain, Question, joined_notes, no_pr
 from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.requests import Send
 from tmuxmcp.contract.settings import BrokerSettings, Secret
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import conditions
 from tmuxmcp.machine.secretvalue import value_of
 from tmuxmcp.machine.witness.kernel import entered_at

@@ -24,9 +24,9 @@ from tmuxmcp.contract.errors import (
     Unsupported,
     WrongMode,
 )
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import Mouse
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.environment import TMUX_SENDS, home_and_end, type_of
 from tmuxmcp.machine.witness.kernel import InputWait, entered_at
@@ -73,7 +73,7 @@ QUEUE_S = 0.5
 """How long a program that reads slowly is given before more input is refused."""
 
 
-@dataclass(frozen=True)
+@value
 class Typing:
     """What is typed."""
 
@@ -153,7 +153,7 @@ class Typing:
         return isinstance(last, KeySequence) and last.names[-1:] == [key]
 
 
-@dataclass(frozen=True)
+@value
 class NotTyped:
     """The end of what was to be typed, once its beginning was."""
 
@@ -536,9 +536,9 @@ def _cell_of(session: Session, event: Mouse) -> CellPlace:
         if event.action.startswith("scroll") and event.row is event.col is None:
             return session.rows // 2, session.cols // 2
         raise InvalidArgument("Where? Give row and col, or on_text.", hint="Rows and columns count from 0.")
-    for name, value, end in (("row", event.row, session.rows), ("col", event.col, session.cols)):
-        if not 0 <= value < end:
-            raise InvalidArgument(f"{name} must be 0 to {end - 1}, not {value}.", hint="Rows and columns count from 0.")
+    for name, place, end in (("row", event.row, session.rows), ("col", event.col, session.cols)):
+        if not 0 <= place < end:
+            raise InvalidArgument(f"{name} must be 0 to {end - 1}, not {place}.", hint="Rows and columns count from 0.")
     return event.row, event.col
 
 

@@ -23,7 +23,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import iso, joined_notes, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.finding import certain
 from tmuxmcp.record.meta import Meta, find_generation, kept_generations
@@ -59,7 +59,7 @@ ENDED_LINE_BYTES = 1 << 16
 """Bytes of a line, of which the end is looked for."""
 
 
-@dataclass(frozen=True)
+@value
 class SessionStanding:
     """How a session stands."""
 
@@ -79,7 +79,7 @@ class SessionStanding:
     commands: int
 
 
-@dataclass(frozen=True)
+@value
 class RunningFacts:
     """What a table says of a session that runs, besides its summary."""
 
@@ -89,7 +89,7 @@ class RunningFacts:
     """Who holds it, `pause`: it is paused; empty: nobody does."""
 
 
-@dataclass(frozen=True)
+@value
 class SessionSight:
     """What a session shows."""
 
@@ -116,7 +116,7 @@ class ShapeSeen:
         return self._shape
 
 
-@dataclass(frozen=True)
+@value
 class Activity:
     """When a session printed."""
 
@@ -127,7 +127,7 @@ class Activity:
     moments: list[int]
 
 
-@dataclass(frozen=True)
+@value
 class Generation:
     """A session of which something is kept: the newest of its name, or an earlier one."""
 
@@ -382,7 +382,7 @@ async def get_session(work: Work[q.GetSession]) -> r.SessionFacts:
     starting = await start_up(session, look)
     held = session.lease
     return r.SessionFacts(
-        **dict(summary(session, look)),
+        **vars(summary(session, look)),
         generation=session.generation,
         cursor=cursor_of(look.pane),
         foreground=look.foreground,
@@ -426,7 +426,7 @@ async def health(work: Work[q.Health]) -> r.HealthResult:
     """How the broker itself is, and what goes on for an agent."""
     broker, call = work.broker, work.call
     found = await check_health(broker.registry, broker.settings, uptime_s=time.monotonic() - broker.began)
-    return found if call.person else found.model_copy(update={"going_on": broker.admission.going_on(call.caller)})
+    return found if call.person else replace(found, going_on=broker.admission.going_on(call.caller))
 
 
 def _viewer(viewer: TmuxViewer) -> r.Viewer:

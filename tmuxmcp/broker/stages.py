@@ -37,6 +37,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, begin, joined_notes
 from tmuxmcp.contract.errors import SessionExited, TmuxMcpError
 from tmuxmcp.contract.request import R, Request
+from tmuxmcp.contract.value import fields, replace
 from tmuxmcp.gate.target import Target
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.retention import Restoration
@@ -167,8 +168,8 @@ async def free(work: Work[Any]) -> None:
     session = work.target.session
     if session and session.lease:
         await lease.settle(session, work.broker.settings.take_timeout_s)
-    if session and isinstance(work.request, HELD_OFF):
-        lease.refuse(session)
+        if isinstance(work.request, HELD_OFF):
+            lease.refuse(session)
 
 
 async def done(work: Work[Any]) -> None:
@@ -190,10 +191,10 @@ async def reported(work: Work[Any]) -> None:
     assert result is not None
     session = work.broker.registry.sessions.get(getattr(result, "session_id", None) or "")
     newest = getattr(work.request, "generation", None) is None
-    if session and newest and "handed_back" in type(result).model_fields:
+    if session and newest and "handed_back" in fields(result):
         # That a person had the session and gave it back, if the caller was not told yet.
         told = await tell_handed_back(session, work.call)
-        result = result.model_copy(update={"handed_back": told}) if told else result
+        result = replace(result, handed_back=told) if told else result
     result = _with_secret_note(result, work.call)
     if work.line:
         result = work.broker.admission.with_limit_note(result, work.caller)
@@ -237,4 +238,4 @@ def _with_secret_note(result: r.Result, call: Call) -> r.Result:
         how = f"Have the person type the secret: call request_user_input with secret=true, or name them {attach}."
     else:
         how = f"{'Type' if call.person else 'Have the person type'} the secret with {attach}."
-    return result.model_copy(update={"note": joined_notes(result.note, how)})
+    return replace(result, note=joined_notes(result.note, how))

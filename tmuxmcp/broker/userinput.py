@@ -20,8 +20,8 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, CallAgain, Question
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError, WrongMode
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import value
 from tmuxmcp.gate import confirmations
 from tmuxmcp.machine.secretvalue import notify
 from tmuxmcp.record.inputrequests import InputRequest, RequestAnswer
@@ -36,7 +36,7 @@ REQUEST_DIGEST = "request "
 """How the digest of a question begins that is a request for input; its id follows."""
 
 
-@dataclass(frozen=True)
+@value
 class AwaitedRequest:
     """A request for which a call waits."""
 
@@ -246,7 +246,7 @@ async def result(
         session_id=session.id,
         request_id=request.id,
         outcome=answer.outcome if answer else "waiting",
-        duration_s=round(max(until - request.asked_at, 0), 3),
+        duration_s=round(max(until - request.asked_at, 0.0), 3),
         mode=look.mode,
         attach_command=attach_command,
         effective_timeout_ms=effective_ms,

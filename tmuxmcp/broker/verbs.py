@@ -27,10 +27,10 @@ from tmuxmcp.contract.errors import (
     SessionExited,
     SessionTaken,
 )
-from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace
 from tmuxmcp.gate.audit import AuditLine
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.gate.target import Target, Targets
@@ -125,7 +125,7 @@ class Work(Generic[Q]):
     def answering(self) -> Iterator[None]:
         """While this is open, an answer is made: where that fails, nothing counts as told to the caller."""
         asked = self.call
-        self.call = changed(asked, untold=[])
+        self.call = replace(asked, untold=[])
         try:
             with self.broker.making.aside() if self.broker.making else nullcontext():
                 yield

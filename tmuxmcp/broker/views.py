@@ -7,14 +7,13 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
 
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import joined_notes
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.record.excerpt import Excerpt, LogReader
 from tmuxmcp.sessions.screens import replayed, shown_by
@@ -181,7 +180,7 @@ def text(
 # Those of this server. Another server of the state directory does not know of them.
 
 
-@dataclass(frozen=True, eq=False)
+@value(eq=False)
 class PageViewer:
     """A page that shows a session."""
 

@@ -20,7 +20,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, joined_notes, ms_since
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.contract.words import conditions
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.machine.searching import CompiledPattern
@@ -43,7 +43,7 @@ NEVER_MS = 1_000_000_000
 """Silence that no wait lasts for: it is no news."""
 
 
-@dataclass(frozen=True)
+@value
 class _WaitOutcome:
     """What a session came up with."""
 
@@ -138,7 +138,7 @@ def _check(request: q.Wait, wanted: tuple[str, ...]) -> None:
         )
 
 
-@dataclass(frozen=True)
+@value
 class _FinalStanding:
     """How a session stands at the end."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 
 if TYPE_CHECKING:
     from tmuxmcp.contract.results import ReadResult
@@ -39,7 +38,7 @@ async def unlimited(size: int) -> None:
     """There is always room."""
 
 
-@dataclass(frozen=True)
+@value
 class Question:
     """What a person is asked before something is done."""
 
@@ -85,7 +84,7 @@ def new_call_id() -> str:
     return uuid4().hex[:12]
 
 
-@dataclass(frozen=True)
+@value
 class Call:
     """One call of an operation."""
 

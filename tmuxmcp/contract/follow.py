@@ -5,11 +5,11 @@ The screen that comes first is a `Snapshot` of `terminal/snapshot.py`.
 
 from __future__ import annotations
 
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Mode
+from tmuxmcp.contract.value import value
 
 
-@dataclass(frozen=True)
+@value
 class Output:
     """Bytes that the session printed; the next `Output` goes on behind them."""
 
@@ -18,7 +18,7 @@ class Output:
     data: bytes
 
 
-@dataclass(frozen=True)
+@value
 class Printed:
     """The session printed more: stands for `Output` where the bytes are left out."""
 
@@ -26,7 +26,7 @@ class Printed:
     """Behind the last byte."""
 
 
-@dataclass(frozen=True)
+@value
 class Resize:
     """The terminal has another size."""
 
@@ -36,7 +36,7 @@ class Resize:
     rows: int
 
 
-@dataclass(frozen=True)
+@value
 class Gap:
     """Bytes are missing."""
 
@@ -46,7 +46,7 @@ class Gap:
     in between are no longer kept."""
 
 
-@dataclass(frozen=True)
+@value
 class Command:
     """The session's shell says that a command has ended."""
 
@@ -60,7 +60,7 @@ class Command:
     cwd: str | None
 
 
-@dataclass(frozen=True)
+@value
 class ModeChange:
     """What the session does now; the first one tells how it stands."""
 
@@ -69,7 +69,7 @@ class ModeChange:
     """The program waits for input."""
 
 
-@dataclass(frozen=True)
+@value
 class Exit:
     """The program has ended: this is the last event."""
 
@@ -78,12 +78,12 @@ class Exit:
     """Name of the signal that ended it, without SIG. With neither: tmux does not tell."""
 
 
-@dataclass(frozen=True)
+@value
 class Lost:
     """The pane is gone, somebody killed it or the tmux server: this is the last event."""
 
 
-@dataclass(frozen=True)
+@value
 class Destroyed:
     """The session was destroyed, or another one has its name: this is the last event."""
 

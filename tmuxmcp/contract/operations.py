@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
 from functools import cached_property
 from inspect import Parameter, Signature, signature
 from typing import Any, Generic, ParamSpec, cast, overload
@@ -18,6 +17,7 @@ from pydantic.dataclasses import rebuild_dataclass
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call, new_call_id
 from tmuxmcp.contract.request import REGISTERED, Operation, R, Request
+from tmuxmcp.contract.value import replace
 
 P = ParamSpec("P")
 

@@ -19,9 +19,9 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from tmuxmcp.contract import guesses
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings, ToolSet
+from tmuxmcp.contract.value import value
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -58,7 +58,7 @@ MOST_PROBLEMS = 20
 """Wrong arguments that one error names."""
 
 
-@dataclass(frozen=True)
+@value
 class FromSetting:
     """Marks an argument that, left out, is what a setting says."""
 
@@ -67,14 +67,14 @@ class FromSetting:
     """The operation itself makes one of the argument and the setting; a schema says the setting's."""
 
 
-@dataclass(frozen=True)
+@value
 class AtMost:
     """Marks an argument that is shortened to a setting."""
 
     setting: str
 
 
-@dataclass(frozen=True)
+@value
 class Content:
     """Marks text that goes into a session, a process or a file: the audit counts its bytes and does not have it."""
 
@@ -82,27 +82,27 @@ class Content:
     """A person who is asked to confirm sees it."""
 
 
-@dataclass(frozen=True)
+@value
 class SecretValues:
     """Marks variables whose values may be secrets: names are told, values never."""
 
 
-@dataclass(frozen=True)
+@value
 class FilePath:
     """Marks the path of a file or directory, which rules of the policy are put to."""
 
 
-@dataclass(frozen=True)
+@value
 class Bound:
     """Marks how long or how much: it says nothing of what is done."""
 
 
-@dataclass(frozen=True)
+@value
 class NamesCall:
     """Marks the id that a client gives to a call: asking again with it does nothing twice."""
 
 
-@dataclass(frozen=True)
+@value
 class Seldom:
     """Marks an argument that one call in a hundred needs: it is understood, and stands in whole schemas alone."""
 
@@ -144,7 +144,7 @@ class Request(Generic[R]):
         return str(getattr(self, "session_id", ""))
 
 
-@dataclass(frozen=True)
+@value
 class Operation:
     """What is known of one operation, beside its arguments."""
 
@@ -289,7 +289,7 @@ class Operation:
     @cached_property
     def result_schema(self) -> dict[str, Any]:
         """The JSON schema of its result."""
-        return self.result.model_json_schema(mode="serialization")
+        return self.result.adapter().json_schema(mode="serialization")
 
     def schema(self, settings: BrokerSettings, *, whole: bool = True) -> dict[str, Any]:
         """The JSON schema of its arguments, with the defaults that these settings make.

@@ -4,16 +4,19 @@ Small fields first, big text last: clients that cut a long result keep its head.
 named here is always present; what is not known is `None`, never guessed. Sizes are bytes, times
 milliseconds, offsets byte offsets into the session's raw log, rows and columns 0-based but in sizes.
 
-Annotations are no texts here: pydantic would compile each of some five hundred at every start.
+Annotations are no texts here: pydantic would compile each of some five hundred for the schemas of a server.
 """
 
-import warnings
-from typing import Any, ClassVar, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, dataclass_transform
 
 from tmuxmcp.contract.settings import SandboxLevel
+from tmuxmcp.contract.value import MISSING, field, fields, value
 from tmuxmcp.contract.words import FileKind, FilmFormat, PictureFormat, RecordedAs, RecordingStage, View, Where
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, TypeAdapter
+    from pydantic_core import CoreSchema
 
 Mode = Literal[
     "shell_prompt",
@@ -37,12 +40,18 @@ EndReason = Literal["exit", "signal", "memory", "cpu", "duration", "idle", "dest
 KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 
 
-class Result(BaseModel):
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Result:
     """Base of all results."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", json_schema_serialization_defaults_required=True, defer_build=True
-    )
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+        """By which mypy lets `replace` have a result of whatever class."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "json_schema_serialization_defaults_required": True}
+
+    def __init_subclass__(cls) -> None:
+        value(cls, kw_only=True)
 
     contents: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that hold what a program printed, or what a file holds."""
@@ -51,6 +60,29 @@ class Result(BaseModel):
     def parts(self) -> "list[Result]":
         """Results inside of this one that have such fields."""
         return []
+
+    @classmethod
+    @cache
+    def adapter(cls) -> "TypeAdapter[Self]":
+        """Checks JSON that came from elsewhere, and makes the schema. Made when wanted: most commands want none."""
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(cls)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        taken = []
+        for name, each in fields(cls).items():
+            schema = handler.generate_schema(each.type)
+            if each.default is not MISSING:
+                schema = core_schema.with_default_schema(schema, default=each.default)
+            elif each.default_factory is not MISSING:
+                schema = core_schema.with_default_schema(schema, default_factory=each.default_factory)
+            taken.append(core_schema.dataclass_field(name, schema, kw_only=True))
+        checked = core_schema.dataclass_args_schema(cls.__name__, taken, extra_behavior="forbid")
+        return core_schema.dataclass_schema(cls, checked, list(fields(cls)), ref=f"{cls.__module__}.{cls.__name__}")
 
 
 class CursorPosition(Result):
@@ -349,14 +381,14 @@ class SessionFacts(Result):
     """The recording that runs, or that ended with the session; null: there is none."""
     taken_over: TakenOver | None
     """Null: nobody has taken it over."""
-    viewers: list[Viewer] = Field(default_factory=list)
+    viewers: list[Viewer] = field(default_factory=list)
     """Who looks at it live, the first first."""
     usage: Usage | None
     attach_command: str
     watch_url: str | None
     shell: ShellInFront | None = None
     """The one that run would use; null while another program is in front."""
-    levels: list[ShellLevel] = Field(default_factory=list)
+    levels: list[ShellLevel] = field(default_factory=list)
     """Its shells that tell of their commands, the session's own first."""
     commands: int = 0
     """How many its shell ran, as far as it tells; with the one that runs."""
@@ -364,7 +396,7 @@ class SessionFacts(Result):
     """The machine that its ssh leads to; null: its program runs here."""
     sandbox: SandboxLevel = "none"
     """What it runs in."""
-    limits: list[AppliedLimit] = Field(default_factory=list)
+    limits: list[AppliedLimit] = field(default_factory=list)
     """What it may use at most."""
     pinned: bool = False
     """Its files stay, however old they become."""
@@ -403,7 +435,7 @@ class RunResult(Result):
     """Which one ran it."""
     matched: str | None = None
     """The text that `pattern` matched."""
-    also_ended: list[AlsoEnded] = Field(default_factory=list)
+    also_ended: list[AlsoEnded] = field(default_factory=list)
     """As `read` has it."""
     effective_timeout_ms: int | None = None
     """Set when the time asked for was shortened to `max_wait_ms`."""
@@ -440,7 +472,7 @@ class WaitResult(Result):
     """Which of `patterns` that was."""
     command: Command | None = None
     """The command whose end ended the wait, or that had ended then; else null."""
-    also_ended: list[AlsoEnded] = Field(default_factory=list)
+    also_ended: list[AlsoEnded] = field(default_factory=list)
     """As `read` has it, of the session of `session_id`."""
     waited_ms: int
     effective_timeout_ms: int | None = None
@@ -492,7 +524,7 @@ class ReadResult(Result):
     command: Command | None = None
     """The command that this answer speaks of: that of `command` or `wait_for=command`, else the last that ended since
     you were told; else null."""
-    also_ended: list[AlsoEnded] = Field(default_factory=list)
+    also_ended: list[AlsoEnded] = field(default_factory=list)
     """Others that have ended since you were told, newest first, five at most; `list_commands` has them all."""
     changed_rows: list[int] | None = None
     """With view=diff: the rows in `content`; null when that is the whole screen."""
@@ -500,7 +532,7 @@ class ReadResult(Result):
     sanitized: bool = False
     approximate: bool = False
     """Of a past screen: not all that made it is known, so something may be missing or in another place."""
-    highlights: list[Highlight] = Field(default_factory=list)
+    highlights: list[Highlight] = field(default_factory=list)
     handed_back: HandedBack | None = None
     """Null: no person has, or you were told."""
     note: str | None = None
@@ -530,7 +562,7 @@ class SendResult(Result):
     """With steps: of all that were done."""
     steps_done: int | None = None
     """How many of the steps were typed; null: there were none."""
-    steps: list[SendStep] = Field(default_factory=list)
+    steps: list[SendStep] = field(default_factory=list)
     """Those, in order; `result` is after the last of them, and has what was printed since the first."""
     handed_back: HandedBack | None = None
     """Null: no person has, or you were told."""
@@ -833,18 +865,15 @@ class R2CmdResult(Result):
     """The answer."""
 
 
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", 'Field name "json"')  # pydantic's own `json` is deprecated, and not used
+class R2CmdjResult(Result):
+    """What a command of radare2 printed, as JSON."""
 
-    class R2CmdjResult(Result):
-        """What a command of radare2 printed, as JSON."""
+    contents = ("messages",)
 
-        contents = ("messages",)
-
-        messages: str
-        """Warnings and errors that it printed meanwhile, bounded."""
-        json: Any
-        """The answer."""
+    messages: str
+    """Warnings and errors that it printed meanwhile, bounded."""
+    json: Any
+    """The answer."""
 
 
 class R2CloseResult(Result):

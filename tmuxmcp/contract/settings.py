@@ -7,13 +7,12 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 
 # ---- What a program may use and what it runs in ----------------------------------------------------------------------
 #
@@ -72,7 +71,7 @@ TOOL_SETS: tuple[ToolSet, ...] = get_args(ToolSet)
 """Names of the sets in which tools are offered. A set whose operations do not exist yet offers nothing."""
 
 
-@dataclass(frozen=True)
+@value
 class BrokerSettings:
     """What `config.Settings` says, as far as the broker needs it."""
 

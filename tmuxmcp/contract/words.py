@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 
 WaitFor = Literal["none", "ready", "command", "idle", "pattern", "changed", "exit"]
 """What a call waits for."""
@@ -84,7 +84,7 @@ ASCIICAST_METHOD = "rpc.asciicast"
 """The method of JSON-RPC that gives one: no operation, but what the resource `.../recording` of MCP is made of."""
 
 
-@dataclass(frozen=True)
+@value
 class Cast:
     """The newest part of what a session did."""
 

@@ -27,7 +27,7 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
     Unauthorized,
 )
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.faces.rpc import encode
 from tmuxmcp.faces.text import current_task
 from tmuxmcp.faces.tokens import PERSON_TOKEN as PERSON_SCOPE
@@ -74,7 +74,7 @@ CountBytes = Callable[[int, int, int], None]
 """`count(status, received_bytes, sent_bytes)` of one request."""
 
 
-@dataclass
+@value(frozen=False)
 class RefusedRequest(Exception):
     """A request that does not come in."""
 

@@ -11,7 +11,6 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,8 +25,8 @@ from starlette.routing import Route
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call
 from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, InvalidArgument, IoError, TmuxMcpError, Unauthorized
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.faces import listener
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, PROOF_HEADER, TASK, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, McpFace, Results
@@ -254,7 +253,7 @@ class _HttpMcp(McpFace):
         return self._service.counted(_scope(ctx), name)
 
 
-@dataclass(frozen=True)
+@value
 class _GatewayHeaders:
     """What a gateway says of its call, as far as it is believed."""
 
@@ -315,9 +314,9 @@ def _call_of_gateway(request: Request, call: Call) -> Call:
         InvalidArgument: what it is called is no name.
     """
     given = {name: request.headers[name] for name in (CALLER_HEADER, CLIENT_HEADER) if name in request.headers}
-    for name, value in given.items():
-        if not CALLER_NAME.fullmatch(value):
-            raise InvalidArgument(f"{name}: {value[:100]!r} is no name.", hint="Letters, digits, `_` and `-`.")
+    for name, word in given.items():
+        if not CALLER_NAME.fullmatch(word):
+            raise InvalidArgument(f"{name}: {word[:100]!r} is no name.", hint="Letters, digits, `_` and `-`.")
     if caller := given.get(CALLER_HEADER):
         call = replace(call, caller=f"{call.caller}_{caller}")
     if client := given.get(CLIENT_HEADER):

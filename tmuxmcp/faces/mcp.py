@@ -50,11 +50,11 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.call import Ask, Call, CallAgain, Progress, Question, new_call_id
 from tmuxmcp.contract.errors import ConfirmationDeclined, InvalidArgument, TmuxMcpError, unexpected
 from tmuxmcp.contract.guesses import right_tool
-from tmuxmcp.contract.latedataclass import changed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.results import Result, ScreenshotResult
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
+from tmuxmcp.contract.value import asdict, replace
 from tmuxmcp.faces.resources import BrokerSource, Resources, get_prompt, list_prompts
 from tmuxmcp.faces.stdio import RecentAnswers, with_request_id
 from tmuxmcp.faces.subscriptions import Subscriptions
@@ -214,7 +214,7 @@ class McpFace:
 
     def _call_of(self, ctx: Context) -> Call:
         asks_person = "request_user_input" in self._offered
-        return changed(self.caller_of(ctx), progress=_progress(ctx), asks_person=asks_person)
+        return replace(self.caller_of(ctx), progress=_progress(ctx), asks_person=asks_person)
 
     async def _list_tools(self, ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         form = shown_by(ctx, self._results)
@@ -229,7 +229,7 @@ class McpFace:
         try:
             operation = _find(self._offered, params.name)
             opened = await self._broker()
-            call = changed(self._call_of(ctx), call_id=call_id, ask=ask, answers=answers)
+            call = replace(self._call_of(ctx), call_id=call_id, ask=ask, answers=answers)
             async with self.around(ctx, operation.name):
                 arguments = with_request_id(operation, params.arguments or {}, params.meta)
                 result = await opened.perform(operation, arguments, call)
@@ -343,7 +343,7 @@ def _goes_without_saying(key: str, value: Any) -> bool:
 
 def as_result(result: Result, results: ResultForm, call_id: str) -> CallToolResult:
     """A result as MCP carries it; text and structured content are each complete by themselves, but for pictures."""
-    data = portable(result.model_dump(mode="json"))
+    data = portable(asdict(result))
     text = portable(footer(result) if results == "structured" else render(result))
     pictures = []
     if isinstance(result, ScreenshotResult):

@@ -36,8 +36,8 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import R, Request
+from tmuxmcp.contract.value import asdict, value
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.text import portable
 
@@ -79,7 +79,7 @@ LISTED_RESOURCES = 200
 """Resources in a list; the templates reach the others."""
 
 
-@dataclass(frozen=True)
+@value
 class Address:
     """What a URI means: all sessions, or a part of one."""
 
@@ -151,7 +151,7 @@ class Resources:
                 cut = {"begin_offset": cast.begin, "end_offset": cast.end, "first_offset": cast.first}
                 meta = {RECORDING_META: cut | {"cut": cast.begin > 0}}
             case _:
-                text = _json((await self._do(ctx, q.ListSessions(limit=EVERY_SESSION))).model_dump(mode="json"))
+                text = _json(asdict(await self._do(ctx, q.ListSessions(limit=EVERY_SESSION))))
         mime_type = MIME_TYPES.get(part, "application/json")
         return TextResourceContents(uri=uri, mime_type=mime_type, text=portable(text), _meta=meta)
 
@@ -180,7 +180,7 @@ def _json(values: dict[str, Any]) -> str:
 
 def _history(listed: r.ListCommandsResult) -> str:
     """The commands, without the oldest beyond `RESOURCE_MAX_BYTES`; `omitted` says how many those are."""
-    values = listed.model_dump(mode="json")
+    values = asdict(listed)
     commands = values.pop("commands")
     sizes = [len(_json(each).encode()) + 2 for each in commands]
     first, room = len(commands), RESOURCE_MAX_BYTES - PREFACE_BYTES
@@ -202,7 +202,7 @@ def failed(error: TmuxMcpError, uri: str) -> MCPError:
 SESSION = ("session_id", "Session to use; left out: your default session", False)
 
 
-@dataclass(frozen=True)
+@value
 class Recipe:
     """A prompt: its arguments as (name, description, required), and its text with their names in braces."""
 

@@ -11,21 +11,20 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pydantic.json_schema import models_json_schema
+from pydantic import TypeAdapter
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call, CallAgain
 from tmuxmcp.contract.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors, unexpected
 from tmuxmcp.contract.guesses import right_tool
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import NamesCall, Operation
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
+from tmuxmcp.contract.value import asdict, field, replace, value
 from tmuxmcp.contract.words import ASCIICAST_METHOD
 from tmuxmcp.faces.stdio import with_request_id
 from tmuxmcp.faces.text import portable
@@ -51,7 +50,7 @@ DISCOVER_METHOD = "rpc.discover"
 Json = dict[str, Any]
 
 
-@dataclass
+@value(frozen=False)
 class RpcReply:
     """What goes back: nothing when there were only notifications."""
 
@@ -160,7 +159,7 @@ class Rpc:
             meta = params["_meta"]
             params = with_request_id(operation, {name: params[name] for name in params if name != "_meta"}, meta)
         result = await self._broker.perform(operation, params, call)
-        return portable(result.model_dump(mode="json"))
+        return portable(asdict(result))
 
 
 def _refuse_constant(word: str) -> None:
@@ -237,8 +236,8 @@ def _id_of(asked: Any) -> Any:
 
 def openrpc(settings: BrokerSettings) -> Json:
     """All operations as an OpenRPC 1.3 document, with the defaults that these settings make."""
-    models: list[Any] = [(row.result, "serialization") for row in OPERATIONS.values()]
-    _, schemas = models_json_schema(models, ref_template="#/components/schemas/{model}")
+    results: list[Any] = [(row.name, "serialization", row.result.adapter()) for row in OPERATIONS.values()]
+    _, schemas = TypeAdapter.json_schemas(results, ref_template="#/components/schemas/{model}")
     return {
         "openrpc": "1.3.2",
         "info": {"title": "tmuxmcp", "version": __version__, "description": "Terminal sessions for agents, on tmux"},

@@ -46,8 +46,8 @@ from pydantic import ValidationError
 
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, Internal, InvalidArgument, ResourceLimit, TmuxMcpError
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import NamesCall, Operation
+from tmuxmcp.contract.value import value
 from tmuxmcp.faces.text import portable
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ _STRING = rb'"(?:[^"\\]|\\.)*"'
 _PLAIN_FIELD = rb'"[^"\\]*"\s*:\s*(?:%b|-?\d+|true|false|null)\s*' % _STRING
 
 
-@dataclass(frozen=True)
+@value
 class LongLine:
     """What is kept of a line that is too long: its first and its last bytes."""
 

@@ -11,7 +11,6 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import field
 from typing import Any
 
 import anyio
@@ -30,7 +29,7 @@ from mcp.types import (
 )
 
 from tmuxmcp.contract.errors import TmuxMcpError
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.faces.resources import SESSIONS, BrokerSource, failed, parse_uri
 
 log = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ SEND_S = 10
 """A client that does not take a notification for so long is forgotten."""
 
 
-@dataclass(eq=False)
+@value(frozen=False, eq=False)
 class _Subscriber:
     """A client of the earlier era: what it subscribed to, and what it was not told yet."""
 

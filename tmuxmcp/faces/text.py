@@ -22,6 +22,7 @@ import anyio
 
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Room
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.contract.words import SCREEN_VIEWS
 from tmuxmcp.terminal.text.plain import sanitize
 
@@ -234,7 +235,9 @@ def _git_commit(commit: r.GitCommit) -> str:
 
 def _command(command: r.ListedCommand) -> str:
     """`NUMBER FIELDS: TEXT`, one line; an exit code of null says that it runs."""
-    fields = {name: value for name, value in command if name not in ("number", "text") and value is not None}
+    fields = {
+        name: value for name, value in vars(command).items() if name not in ("number", "text") and value is not None
+    }
     if not command.level:
         del fields["level"]  # the session's own shell
     if not command.stdin:
@@ -256,7 +259,7 @@ def _remarks(result: r.RunResult | r.ReadResult) -> Fields:
 
 def _said_at_last(result: r.RunResult | r.ReadResult | r.SendResult | r.SearchResult) -> Fields:
     if result.handed_back:
-        yield "handed_back", result.handed_back.model_dump(mode="json")
+        yield "handed_back", asdict(result.handed_back)
     if result.note:
         yield "note", result.note
 
@@ -275,7 +278,7 @@ def _gdb(result: r.GdbCmdResult) -> Fields:
 
 def _known_fields(result: r.Result) -> Fields:
     """Every field that is known; a field that is not there is null."""
-    for name, value in result.model_dump(mode="json").items():
+    for name, value in asdict(result).items():
         if value is not None:
             yield name, value
 

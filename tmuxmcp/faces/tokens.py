@@ -22,12 +22,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.machine.ownfiles import read_written
 
 TOKEN_VARIABLE = "TMUXMCP_TOKEN"
@@ -52,7 +51,7 @@ SHORT_CHARS = 16
 """Characters below which a token is easily guessed."""
 
 
-@dataclass(frozen=True)
+@value
 class Token:
     """One token that is accepted."""
 

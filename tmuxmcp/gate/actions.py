@@ -13,8 +13,8 @@ from typing import Any
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import FilePath, Request
+from tmuxmcp.contract.value import value
 from tmuxmcp.gate.policy.judge import Action
 from tmuxmcp.gate.policy.parsing import Parsing
 from tmuxmcp.gate.policy.shelltext import TEXT_SHELLS, SimpleCommand
@@ -40,7 +40,7 @@ RUNS_LINE_CHARS = re.compile(r"[\r\n\x0f]")
 HALF_TYPED_CHARS = 64 * 1024
 
 
-@dataclass(frozen=True)
+@value
 class ActionPlace:
     """Where an action would happen, as far as it is known; nothing of it where there is no session yet."""
 
@@ -67,7 +67,7 @@ class ActionPlace:
         return self.mode in (None, "shell_prompt") or self.shell or self.hidden or self.foreground in LEAD_TO_SHELLS
 
 
-@dataclass(frozen=True)
+@value
 class TypedLine:
     """What stands in a shell's line editor after some typing."""
 

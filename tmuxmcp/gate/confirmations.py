@@ -16,7 +16,6 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -24,8 +23,8 @@ import anyio
 
 from tmuxmcp.contract.call import Call, CallAgain, Question
 from tmuxmcp.contract.errors import ConfirmationDeclined, TmuxMcpError
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import asdict, replace, value
 from tmuxmcp.machine.ownfiles import make_directory, read_text, write_atomically
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.session import Session
@@ -35,7 +34,7 @@ ANSWER_FORGOTTEN_S = 600
 OPEN_CONFIRMATIONS = 100
 
 
-@dataclass(frozen=True)
+@value
 class Confirmation:
     """A question as it lies on the disk."""
 

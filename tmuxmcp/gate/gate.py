@@ -12,17 +12,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from tmuxmcp.contract.call import Call, Question, iso
 from tmuxmcp.contract.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, Unauthorized, shortage
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretValues
 from tmuxmcp.contract.requests import Run, Send
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.gate.audit import Audit, AuditLine, Redactor
 from tmuxmcp.gate.confirmations import OFFER_S, Confirmations, first_answer, offer_next, reach
 from tmuxmcp.gate.policy.parsing import Parsing
@@ -55,7 +54,7 @@ COMMAND_SHOWN_CHARS = 2000
 """Characters of a command that a person is shown when asked."""
 
 
-@dataclass(frozen=True)
+@value
 class Judged:
     """A target, and how it was when it was judged."""
 

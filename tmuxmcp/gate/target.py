@@ -7,9 +7,9 @@ from typing import Any
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError, Unauthorized
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import value
 from tmuxmcp.contract.words import SCREEN_VIEWS
 from tmuxmcp.machine.searching import Searching
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
@@ -25,7 +25,7 @@ LOOKED_THROUGH = 100
 """Destroyed sessions among which a caller's default session is looked for, newest first."""
 
 
-@dataclass(frozen=True)
+@value
 class Target:
     """The session that a call means, as far as there is one."""
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import Limits
+from tmuxmcp.contract.value import value
 
 CONTROLLERS = ("memory", "pids", "cpu")
 OF_LIMIT = {"memory_mb": "memory", "processes": "pids", "cpu_percent": "cpu"}
@@ -36,7 +36,7 @@ GROUP_EMPTY_S = 2.0
 """How long a killed group may take to be empty."""
 
 
-@dataclass(frozen=True)
+@value
 class ParentGroup:
     """A group below which we can make ours."""
 
@@ -46,7 +46,7 @@ class ParentGroup:
     """Version 2."""
 
 
-@dataclass(frozen=True)
+@value
 class Groups:
     """The groups of one session: one per hierarchy in use."""
 

@@ -24,7 +24,7 @@ from tmuxmcp.contract.errors import (
     ResourceLimit,
     TmuxMcpError,
 )
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.contract.words import FileKind
 from tmuxmcp.machine.ownfiles import MAX_LINKS, PATH_ONLY, closing, link_target, open_beneath, read_part
 
@@ -52,7 +52,7 @@ KIND_OF_MODE: dict[int, FileKind] = {
 }
 
 
-@dataclass(frozen=True)
+@value
 class FilePart:
     """A part of a file."""
 
@@ -64,7 +64,7 @@ class FilePart:
     """There was more than `max_bytes` of what was asked for."""
 
 
-@dataclass(frozen=True)
+@value
 class FileEntry:
     """A name in a directory; nothing of it is followed."""
 
@@ -79,7 +79,7 @@ FileId = tuple[int, int]
 """Device and number of an empty file that keeps a place for another."""
 
 
-@dataclass(frozen=True)
+@value
 class Files:
     """The files that may be touched."""
 

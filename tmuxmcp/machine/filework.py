@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tmuxmcp.contract.errors import IoError, ResourceLimit, TimedOut, TmuxMcpError
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.machine.files import FileEntry, FilePart, Files
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _do(files: Files, work: Work, arguments: list[Any], data: bytes) -> bytes:
     match work:
         case "read" | "read_lines":
             piece: FilePart = getattr(files, work)(*arguments)
-            return pack({"piece": astuple(replace(piece, data=b""))[1:]}, piece.data)
+            return pack({"piece": [piece.size, piece.offset, piece.truncated]}, piece.data)
         case "write":
             path, mode, create_dirs = arguments
             return pack({"bytes": files.write(path, data, mode, create_dirs)})
@@ -80,7 +80,7 @@ def _do(files: Files, work: Work, arguments: list[Any], data: bytes) -> bytes:
             return pack({"bytes": files.create(path, [data], reserved=reserved)})
         case "list_directory":
             entries, more = files.list_directory(*arguments)
-            return pack({"entries": [astuple(entry) for entry in entries], "more": more})
+            return pack({"entries": [[*asdict(entry).values()] for entry in entries], "more": more})
 
 
 def answered(ended: ProcessEnd) -> Any:

@@ -22,7 +22,6 @@ import termios
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +30,7 @@ import psutil
 
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, begin
 from tmuxmcp.contract.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.machine.cgroup import Rlimit
 from tmuxmcp.machine.environment import find_cwd, find_program
 from tmuxmcp.machine.sandbox.sandbox import NO_SANDBOX, Sandbox
@@ -63,7 +62,7 @@ AHEAD_S = 60.0
 SUPERVISOR_KILLED = "Something killed the supervisor of this process, so its status is not known; it was ended."
 
 
-@dataclass(frozen=True)
+@value
 class Program:
     """What is run: checked, found, complete."""
 
@@ -77,7 +76,7 @@ class Program:
     """In a sandbox: the directory in which `confine.py` lies."""
 
 
-@dataclass(frozen=True)
+@value
 class ProcessEnd:
     """How it went. `rc` or `signal`; neither if it could not be ended."""
 
@@ -315,7 +314,7 @@ def _spawn(stack: ExitStack, has_stdin: bool, box: Sandbox) -> SupervisorChild:
     return SupervisorChild(process, ours, process.stdout.fileno(), process.stderr.fileno(), bool(box.wrapper))
 
 
-@dataclass
+@value(frozen=False)
 class SupervisorChild:
     """A supervisor, seen from here."""
 
@@ -523,7 +522,7 @@ LAST_LINE_BYTES = 4096
 """Bytes from the end in which the last line is looked for."""
 
 
-@dataclass
+@value(frozen=False)
 class HeadAndTail:
     """Keeps the head and the tail of what it is fed: all of it up to `most` bytes."""
 

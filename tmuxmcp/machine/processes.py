@@ -16,7 +16,7 @@ import anyio
 import anyio.lowlevel
 import psutil
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.cgroup import Rlimit
 
@@ -27,7 +27,7 @@ COUNTED_AT_ONCE = 10
 """Processes that are looked at while nothing else goes on: half a millisecond."""
 
 
-@dataclass(frozen=True)
+@value
 class ProcessRow:
     """A process."""
 

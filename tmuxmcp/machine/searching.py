@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.contract.errors import InvalidPattern, IoError, TimedOut, shortage
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.helper import Helper
 from tmuxmcp.terminal.patterns import MOST_PATTERN, is_wrong
 
@@ -17,7 +17,7 @@ SEARCHER_PATH = Path(__file__).with_name("searcher.py")
 SEARCHER_PACKAGES = ("tmuxmcp", "regex")
 
 
-@dataclass(frozen=True)
+@value
 class CompiledPattern:
     """A regular expression that compiles."""
 

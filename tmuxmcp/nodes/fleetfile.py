@@ -21,13 +21,13 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tmuxmcp.contract.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.machine import ownfiles
 from tmuxmcp.nodes.ids import check_node
 from tmuxmcp.nodes.transport import Tombstone
@@ -40,7 +40,7 @@ MOST_MACHINES = 1000
 MACHINE_KEYS = {"name", "url", "token_file", "person_token_file", "labels", "ssh"}
 
 
-@dataclass(frozen=True)
+@value
 class MachineEntry:
     """A machine as the file has it."""
 
@@ -56,7 +56,7 @@ class MachineEntry:
     """Of the token for what a person does whom the gateway's page has let in; None: nobody is let in there."""
 
 
-@dataclass(frozen=True)
+@value
 class OperatorMark:
     """What an operator said of a machine."""
 
@@ -65,7 +65,7 @@ class OperatorMark:
     """Of which machine, and when."""
 
 
-@dataclass(frozen=True)
+@value
 class FleetContents:
     """What a file says."""
 

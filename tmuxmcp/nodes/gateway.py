@@ -14,7 +14,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -42,6 +41,7 @@ from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import NamesCall, Operation, R, Request
 from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.gate.gate import authorize
 from tmuxmcp.nodes import ids
@@ -404,7 +404,7 @@ class Gateway(Operations):
         parts = await self._parts(request, call)
         if len(parts) == 1:
             [(node, part)] = parts.items()
-            return (await self._at(node, part, call)).model_copy(update={"missing": []})
+            return replace(await self._at(node, part, call), missing=[])
         begun = time.monotonic()
         ended: dict[str, r.WaitResult] = {}
         failed: dict[str, TmuxMcpError] = {}
@@ -439,13 +439,12 @@ class Gateway(Operations):
         ended |= {node: ids.with_node_ids(each, node) for node, each in found.items()}
         missing = sorted(parts.keys() - ended.keys())
         best = ended[first] if first else next(iter(ended.values()))
-        return best.model_copy(
-            update={
-                "waited_ms": round((time.monotonic() - begun) * 1000),
-                "missing": missing,
-                "note": f"{', '.join(missing)} did not answer." if missing else best.note,
-                "sessions": [row for node in parts if node in ended for row in ended[node].sessions],
-            }
+        return replace(
+            best,
+            waited_ms=round((time.monotonic() - begun) * 1000),
+            missing=missing,
+            note=f"{', '.join(missing)} did not answer." if missing else best.note,
+            sessions=[row for node in parts if node in ended for row in ended[node].sessions],
         )
 
     async def _parts(self, request: q.Wait, call: Call) -> dict[str, q.Wait]:

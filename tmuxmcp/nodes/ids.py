@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from tmuxmcp.contract import requests as q
@@ -18,6 +17,7 @@ from tmuxmcp.contract.call import Question
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.value import fields, replace
 from tmuxmcp.nodes.transport import Machine
 
 Q = TypeVar("Q", bound=Request[Any])
@@ -84,7 +84,7 @@ def with_node_ids(result: T, node: str, page_url: str = "") -> T:
         page_url: where the gateway shows the page; empty: nowhere. That of the machine is on a loopback port there.
     """
     changes: dict[str, Any] = {}
-    for name in type(result).model_fields:
+    for name in fields(result):
         value = getattr(result, name)
         match value:
             case str() if name in SESSION_FIELDS and value:
@@ -101,9 +101,9 @@ def with_node_ids(result: T, node: str, page_url: str = "") -> T:
             changes["node"] = node
         case r.RequestUserInputResult():
             changes["request_id"] = f"{result.request_id}{ASKED_AT}{node}"
-    if "attach_command" in type(result).model_fields and "session_id" in changes:
+    if "attach_command" in fields(result) and "session_id" in changes:
         changes["attach_command"] = f"tmuxmcp attach {changes['session_id']}"
-    return result.model_copy(update=changes) if changes else result
+    return replace(result, **changes) if changes else result
 
 
 def told_question(question: Question, node: str, page_url: str) -> Question | None:

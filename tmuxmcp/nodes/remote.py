@@ -14,7 +14,6 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from tmuxmcp.contract.errors import (
 )
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import ASCIICAST_METHOD, Cast
 from tmuxmcp.nodes import fleetfile, transport
 from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry
@@ -87,7 +87,7 @@ LONG_OPERATIONS = frozenset({"export_recording", "stop_recording"})
 """Operations whose work may take long, beside what they wait."""
 
 
-@dataclass
+@value(frozen=False)
 class _RemoteBroker:
     """A machine's broker, and what it said of itself."""
 

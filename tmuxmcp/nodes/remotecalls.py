@@ -16,7 +16,6 @@ import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -26,6 +25,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call, CallAgain, Question, may_begin, no_progress, nobody
 from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
 from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.contract.words import conditions
 from tmuxmcp.machine.proc import since_boot_s
 from tmuxmcp.nodes import transport
@@ -87,7 +87,7 @@ class EndedForQuestion(Exception):
     """The machine ended the call because its question is one to make the call again for."""
 
 
-@dataclass(frozen=True)
+@value
 class CallNews:
     """How a call stands at its machine."""
 
@@ -444,7 +444,7 @@ class AskedAgain(CallAgain):
     audit_outcome = "asked"
 
 
-@dataclass
+@value(frozen=False)
 class _OpenQuestion:
     """A question that waits for its answer."""
 
@@ -454,7 +454,7 @@ class _OpenQuestion:
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
-@dataclass
+@value(frozen=False)
 class _GatewayConnection:
     """One gateway."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import anyio
@@ -21,10 +20,11 @@ from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.value import asdict, field, fields, value
 from tmuxmcp.contract.words import Cast
 
 
-@dataclass(frozen=True)
+@value
 class Machine:
     """A machine as it stood when it was last asked."""
 
@@ -48,7 +48,7 @@ class Machine:
     """What is wrong with it, for people."""
 
 
-@dataclass(frozen=True)
+@value
 class Tombstone:
     """That an operator gave a machine up: only then its sessions are said to be lost."""
 
@@ -59,7 +59,7 @@ class Tombstone:
     """ISO 8601, UTC."""
 
 
-@dataclass(frozen=True)
+@value
 class VisitAnswer:
     """What a machine's page answers."""
 
@@ -248,7 +248,7 @@ def answer_sent(answer: Result | TmuxMcpError) -> Json:
     """A result or an error."""
     if isinstance(answer, TmuxMcpError):
         return {"error": answer.as_dict()}
-    return {"result": answer.model_dump(mode="json")}
+    return {"result": asdict(answer)}
 
 
 def answer_received(request: Request[R], sent: Mapping[str, Any]) -> R:
@@ -259,6 +259,6 @@ def answer_received(request: Request[R], sent: Mapping[str, Any]) -> R:
     """
     if "error" in sent:
         raise TmuxMcpError.received(sent["error"])
-    known = request.operation.result.model_fields
-    fields = {name: value for name, value in sent["result"].items() if name in known}  # a newer version may tell more
-    return cast("R", request.operation.result.model_validate(fields))
+    known = fields(request.operation.result)
+    told = {name: each for name, each in sent["result"].items() if name in known}  # a newer version may tell more
+    return cast("R", request.operation.result.adapter().validate_python(told))

@@ -12,10 +12,9 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import replace
 from hashlib import blake2b
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells import BY_FILE
 from tmuxmcp.machine.witness.far import FarFacts
@@ -51,7 +50,7 @@ CONTINUATION_SHAPE = ">"
 """The shape of the prompt for the rest of a command: never learnt, nor is that of a shell whose prompt looks so."""
 
 
-@dataclass(frozen=True)
+@value
 class Adoptable:
     """A local shell at its prompt."""
 
@@ -62,7 +61,7 @@ class Adoptable:
     """A tmux format that holds as long as nothing was typed or printed there since."""
 
 
-@dataclass(frozen=True)
+@value
 class NotAdopted:
     """Why nothing may be typed there unasked."""
 
@@ -75,7 +74,7 @@ class NotAdopted:
     """No shell's prompt stands there, whoever says so."""
 
 
-@dataclass(frozen=True)
+@value
 class _KnownShell:
     """What is known of a shell from an earlier moment at which it was at its prompt."""
 

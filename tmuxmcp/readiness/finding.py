@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.machine.witness.tty import holder_of_terminal
@@ -71,7 +70,7 @@ MOST_ON_SCREEN = 200
 _TO_COLUMN = re.compile(rb"\x1b\[\d+G$")
 
 
-@dataclass(frozen=True)
+@value
 class Stretch:
     """Bytes of the log, and how they are shown."""
 
@@ -90,7 +89,7 @@ class Stretch:
         return low
 
 
-@dataclass(frozen=True)
+@value
 class Output:
     """What programs printed since something was typed, as clean text."""
 
@@ -238,7 +237,7 @@ def row_of_cursor(shown: ShownScreen) -> str:
     return "".join(screen_text(shown).split("\n")[row : row + 1])
 
 
-@dataclass(frozen=True)
+@value
 class Match:
     """What a pattern matched."""
 
@@ -260,7 +259,7 @@ def who_holds(session: Session, look: Look) -> str:
     return f"`{holder[1]}` (process {holder[0]})" if holder else ""
 
 
-@dataclass
+@value(frozen=False)
 class Matching:
     """Looks for the first of some patterns in a session, and in nothing twice."""
 

@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.witness.kernel import (
     POLL_WAIT_CHANNELS,
     EnteredLine,
@@ -90,7 +90,7 @@ ONLY_SILENCE = (
 )
 
 
-@dataclass(kw_only=True)
+@value(frozen=False, kw_only=True)
 class Terms:
     """What a wait is judged by: what its caller said, and what was typed before the wait."""
 
@@ -494,7 +494,7 @@ class Need(Enum):
     """Other facts: those of a look taken after all that was printed before was in the log. They go to `confirm`."""
 
 
-@dataclass(frozen=True)
+@value
 class LastLine:
     """The line that the cursor is in."""
 
@@ -512,7 +512,7 @@ class LastLine:
     """It asks for a secret, and nothing tells whether what is typed will be shown."""
 
 
-@dataclass(frozen=True)
+@value
 class NewLine:
     """The line that the cursor is in, as far as it is newer than what was typed, and no echo of that."""
 
@@ -521,7 +521,7 @@ class NewLine:
     """It looks like a prompt of this program that was seen at rest."""
 
 
-@dataclass(frozen=True)
+@value
 class Logged:
     """What came of waiting for all that was printed until now."""
 
@@ -531,7 +531,7 @@ class Logged:
     """How long tmux took for an answer."""
 
 
-@dataclass(frozen=True)
+@value
 class Facts:
     """A look, and what was found out besides. None: that was not yet."""
 
@@ -543,7 +543,7 @@ class Facts:
     logged: Logged | None = None
 
 
-@dataclass(frozen=True)
+@value
 class Conclusion:
     """What a judgement came to."""
 

@@ -18,8 +18,8 @@ import anyio.abc
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, joined_notes, ms_since, no_progress
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.follow import Command, Destroyed, Exit, Lost, ModeChange, Printed, Resize
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Evidence, Outcome
+from tmuxmcp.contract.value import value
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.readiness.adoptable import note_prompt
@@ -47,7 +47,7 @@ UNTOLD_S = 2.0
 """The same for the end of a session, which is told by the closing of its log; unless its sink was killed."""
 
 
-@dataclass
+@value(frozen=False)
 class WaitCondition(Terms):
     """What to wait for."""
 
@@ -94,7 +94,7 @@ class WaitCondition(Terms):
         self.before, self.before_seen = look.verdict.process, look.ready
 
 
-@dataclass(frozen=True)
+@value
 class Answer:
     """How a wait ended."""
 
@@ -506,7 +506,7 @@ WANTS_MORE = "What was typed began no command yet: the shell wants more, as a qu
 HELD = "{command} has ended, and {holder} still has the terminal: so the wait for the pattern went on."
 
 
-@dataclass(frozen=True)
+@value
 class TypedNow:
     """What a call has just typed, or is about to type."""
 
@@ -520,7 +520,7 @@ class TypedNow:
     """Number of the command that ran; 0: none."""
 
 
-@dataclass(frozen=True)
+@value
 class CommandEnd:
     """What a wait for a command comes to."""
 
@@ -624,7 +624,7 @@ class AwaitedCommand:
         return shell_is_back(look) and await self.session.log_complete(look.size)
 
 
-@dataclass
+@value(frozen=False)
 class PrintingCommands:
     """The commands that may print what a wait for a pattern is about: those that run as it begins, and later ones."""
 

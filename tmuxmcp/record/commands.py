@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tmuxmcp.contract.errors import IoError
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.locks import take
 from tmuxmcp.machine.ownfiles import write_atomically
 from tmuxmcp.record.directory import SessionDirectory, open_directory
@@ -38,7 +38,7 @@ By = Literal["agent", "person", "other"]
 """Who typed a command: a call of ours, a person where that is known, somebody else."""
 
 
-@dataclass(frozen=True)
+@value
 class EndedCommand:
     """A command that the shell has ended."""
 
@@ -69,7 +69,7 @@ class EndedCommand:
     """Which caller typed it; empty: none of ours, or that is not known."""
 
 
-@dataclass(frozen=True)
+@value
 class TypedInput:
     """Something that was typed by a call, or by a person through us."""
 

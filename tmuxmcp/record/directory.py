@@ -12,18 +12,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal, overload
 
 from tmuxmcp.contract.errors import IoError
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, replace, value
 
 Party = Literal["broker", "launcher", "step", "sink", "shell"]
 """Who writes or reads: any broker, the scripts `launcher.sh`, `step.py` and `sink.sh`, what runs in the session."""
 
 
-@dataclass(frozen=True)
+@value
 class SessionFile:
     """A file or a directory of every session; asked of one session's directory, it is its path there.
 
@@ -52,7 +51,7 @@ class SessionFile:
         return path
 
 
-@dataclass(frozen=True)
+@value
 class SessionDirectory:
     """One session's directory, and the path of each file in it."""
 

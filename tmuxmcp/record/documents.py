@@ -34,10 +34,10 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from tmuxmcp.contract.value import fields
 from tmuxmcp.machine.ownfiles import (
     OWN_FILE_BYTES,
     check_directory,
@@ -83,7 +83,7 @@ def made_of(cls: type[T], values: Mapping[str, Any]) -> T | None:
     """A value of a dataclass, of those fields that are there; None if one is missing that has no default."""
     known: Any = cls
     try:
-        return cls(**{each.name: values[each.name] for each in fields(known) if each.name in values})
+        return cls(**{each: values[each] for each in fields(known) if each in values})
     except TypeError:
         return None
 

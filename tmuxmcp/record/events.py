@@ -17,13 +17,12 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, get_args, get_type_hints
 
 from tmuxmcp.contract.call import seconds_of
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import SessionDirectory
@@ -48,7 +47,7 @@ FOR_EVER = 2**62
 # ---- the kinds of events -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@value
 class _WrittenEvent:
     """Something that happened."""
 
@@ -60,7 +59,7 @@ class _WrittenEvent:
     """Size of the log then."""
 
 
-@dataclass(frozen=True)
+@value
 class InputEvent(_WrittenEvent):
     """Something was typed; what it was is not said here."""
 
@@ -71,7 +70,7 @@ class InputEvent(_WrittenEvent):
     """Named keys beside these bytes."""
 
 
-@dataclass(frozen=True)
+@value
 class NotedEvent(_WrittenEvent):
     """What was typed there was a call's with this `request_id`."""
 
@@ -82,7 +81,7 @@ class NotedEvent(_WrittenEvent):
     """What `@tmuxmcp_request` of its pane then said."""
 
 
-@dataclass(frozen=True)
+@value
 class ShownEvent(_WrittenEvent):
     """What was typed there, which the terminal then showed; only while a recording wants what is typed.
 
@@ -95,7 +94,7 @@ class ShownEvent(_WrittenEvent):
     """With the characters that Enter and control keys send."""
 
 
-@dataclass(frozen=True)
+@value
 class RecordingEvent(_WrittenEvent):
     """A recording began, or came to its end."""
 
@@ -107,7 +106,7 @@ class RecordingEvent(_WrittenEvent):
     """Of its file."""
 
 
-@dataclass(frozen=True)
+@value
 class ResizedEvent(_WrittenEvent):
     """The terminal has another size from here on."""
 
@@ -117,7 +116,7 @@ class ResizedEvent(_WrittenEvent):
     rows: int
 
 
-@dataclass(frozen=True)
+@value
 class SizeUnknownEvent(_WrittenEvent):
     """Somebody changed the size in tmux itself, some time between two offsets, and nobody wrote that down.
 
@@ -130,14 +129,14 @@ class SizeUnknownEvent(_WrittenEvent):
     """Size of the log when it was noticed."""
 
 
-@dataclass(frozen=True)
+@value
 class GapEvent(_WrittenEvent):
     """Output was lost here."""
 
     kind: ClassVar = "gap"
 
 
-@dataclass(frozen=True)
+@value
 class ExitedEvent(_WrittenEvent):
     """The program ended, by itself or by a signal: one of the two is None."""
 
@@ -147,7 +146,7 @@ class ExitedEvent(_WrittenEvent):
     exit_signal: str | None
 
 
-@dataclass(frozen=True)
+@value
 class AdoptedEvent(_WrittenEvent):
     """Our marks were typed into a shell."""
 
@@ -161,7 +160,7 @@ class AdoptedEvent(_WrittenEvent):
     """`own`, `nested` or `remote`."""
 
 
-@dataclass(frozen=True)
+@value
 class LeftShellEvent(_WrittenEvent):
     """An adopted shell ended, or its marks were taken out."""
 
@@ -171,7 +170,7 @@ class LeftShellEvent(_WrittenEvent):
     exit_code: int | None
 
 
-@dataclass(frozen=True)
+@value
 class TakenEvent(_WrittenEvent):
     """A person took the session over, or it was paused."""
 
@@ -183,7 +182,7 @@ class TakenEvent(_WrittenEvent):
     """`cli`, `attach` or `page`."""
 
 
-@dataclass(frozen=True)
+@value
 class GivenBackEvent(_WrittenEvent):
     """It was given back. Two brokers may write the same one down."""
 
@@ -197,7 +196,7 @@ class GivenBackEvent(_WrittenEvent):
     """`key`, `release`, `detach` or `timeout`."""
 
 
-@dataclass(frozen=True)
+@value
 class AskedEvent(_WrittenEvent):
     """An agent asked a person to type something; what it said is not written down."""
 
@@ -208,7 +207,7 @@ class AskedEvent(_WrittenEvent):
     """1: a secret is to be typed."""
 
 
-@dataclass(frozen=True)
+@value
 class AnsweredEvent(_WrittenEvent):
     """What became of that."""
 
@@ -241,7 +240,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True)
+@value
 class UnknownEvent:
     """An event of a newer version: of another kind, or of a format in which its kind cannot be read."""
 
@@ -410,7 +409,7 @@ TMUX_TIME_S = 1.0
 """How exactly tmux tells the time of a give-back that no broker did."""
 
 
-@dataclass(frozen=True)
+@value
 class Holding:
     """A time in which a person held a session."""
 
@@ -480,7 +479,7 @@ def handed_back(held: Iterable[Holding]) -> list[Holding]:
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-@dataclass(frozen=True)
+@value
 class Booted:
     """A moment by the clock that runs from the machine's start."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import count
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import View
 from tmuxmcp.record.log import BEGINNING_BYTES, LOG_READ_BYTES, Place, Places, RawLog
 from tmuxmcp.terminal.emulator.capture import ShownScreen
@@ -61,7 +60,7 @@ _TO_ROW = re.compile(rb"\x1b\[[0-9;]*[Hdf]")
 _ALL_DRAWN_ANEW = re.compile(rb"\x1b(?:\[\?[0-9;]*(?:47|1047|1049)[0-9;]*h|\[[0-9;]*J|c)")
 
 
-@dataclass(frozen=True)
+@value
 class Excerpt:
     """The text of an answer: a piece of what was printed, or of a screen. It goes into the result as it is."""
 
@@ -409,7 +408,7 @@ def _with_lost(text: str, lost: int) -> str:
     return f"[... the first {lost:,} bytes are no longer kept ...]\n{text}" if lost else text
 
 
-@dataclass(frozen=True)
+@value
 class _Bytes:
     """Cuts between any two bytes, by how many of them are taken."""
 
@@ -424,7 +423,7 @@ class _Bytes:
         return at + 1
 
 
-@dataclass(frozen=True)
+@value
 class _FromFront(_Bytes):
     """Cuts that break no line and take the first bytes."""
 
@@ -441,7 +440,7 @@ class _FromFront(_Bytes):
         return found or len(self.data) + (at >= len(self.data) or not self.whole)
 
 
-@dataclass(frozen=True)
+@value
 class _FromBack(_Bytes):
     """Cuts that break no line and take the last bytes."""
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal, get_args
 
 from tmuxmcp.contract.errors import IoError, ResourceLimit
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import check_directory, make_directory
 from tmuxmcp.record.directory import SessionDirectory
@@ -34,7 +34,7 @@ Became = Literal["done", "declined", "timeout", "withdrawn", "exited"]
 """A person did it, or did not want to; the time was up; its agent gave it up; the session ended."""
 
 
-@dataclass(frozen=True)
+@value
 class InputRequest:
     """What an agent asks."""
 
@@ -56,7 +56,7 @@ class InputRequest:
         return self.asked_at + self.timeout_s
 
 
-@dataclass(frozen=True)
+@value
 class RequestAnswer:
     """What became of a request."""
 

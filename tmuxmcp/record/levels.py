@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import asdict, field, value
 from tmuxmcp.contract.words import Where
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.documents import Cached, Document, is_newer, made_of
@@ -36,7 +35,7 @@ class AdoptionStage(StrEnum):
     ADOPTED = "adopted"
 
 
-@dataclass(frozen=True)
+@value
 class Level:
     """A shell of a session that sends marks."""
 
@@ -143,7 +142,7 @@ def _known(levels: Iterable[Any]) -> Iterator[Level]:
 MARKS = Document(SessionDirectory.checkpoint, format=2)
 
 
-@dataclass(frozen=True)
+@value
 class Checkpoint:
     """What `marks.json` holds."""
 

@@ -53,7 +53,7 @@ import anyio
 
 from tmuxmcp.contract.errors import IoError
 from tmuxmcp.contract.follow import Gap, Output, Resize
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.ownfiles import open_file, read_bytes
 from tmuxmcp.record import events
 from tmuxmcp.record.directory import SessionDirectory
@@ -91,7 +91,7 @@ def wake(log: Path) -> None:
         os.close(open_file(log, os.O_WRONLY | os.O_APPEND))
 
 
-@dataclass
+@value(frozen=False)
 class Unchanged:
     """Until when a log had a size."""
 
@@ -235,7 +235,7 @@ class Growth:
         return self._event
 
 
-@dataclass(eq=False)
+@value(frozen=False, eq=False)
 class _WatchedLog:
     growth: Growth
     wd: int
@@ -515,7 +515,7 @@ _MARK = b"\x1b]133;"
 """Begins a mark of a shell: C stands where a command begins to print."""
 
 
-@dataclass(frozen=True)
+@value
 class Place:
     """How a stretch begins."""
 

@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -17,7 +16,7 @@ import psutil
 
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IoError, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.contract.words import RecordedAs, RecordingStage
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.ownfiles import make_directory, make_empty, open_file, read_text, write_atomically
@@ -27,7 +26,7 @@ from tmuxmcp.record.documents import ByCaller, Document, NewerFormat, made_of
 META = Document(SessionDirectory.meta, indent=1)
 
 
-@dataclass
+@value(frozen=False)
 class Meta:
     """What a session is; from the pane's options, or from `meta.json` when the pane is gone."""
 
@@ -121,7 +120,7 @@ class Meta:
 ENDED = Document(SessionDirectory.ended, indent=1)
 
 
-@dataclass(frozen=True)
+@value
 class WhyEnded:
     """Why a session is ended."""
 
@@ -290,7 +289,7 @@ FileId = tuple[int, int]
 """Device and number of the empty file that keeps the place."""
 
 
-@dataclass(frozen=True)
+@value
 class RecordingNote:
     """One recording."""
 
@@ -444,7 +443,7 @@ MOST_BEYOND = 64
 """Numbers that are kept one by one; a caller who takes so many answers in between has given up the older ones."""
 
 
-@dataclass(frozen=True)
+@value
 class ToldCommands:
     """The commands that one caller was told of, by number."""
 

@@ -17,12 +17,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from tmuxmcp.contract.errors import IoError, ResourceLimit
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import closing, make_directory, open_file, read_bytes
 from tmuxmcp.record.documents import as_line, values_in
@@ -50,7 +49,7 @@ TIDY_S = 600
 DONE, DONE_BEFORE = ".done", ".done.1"
 
 
-@dataclass(frozen=True)
+@value
 class NotedCall:
     """What is written down of one call."""
 

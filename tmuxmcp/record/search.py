@@ -11,15 +11,14 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import field
 from itertools import pairwise
 
 import anyio
 from anyio import from_thread
 
 from tmuxmcp.contract.call import joined_notes
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Match, SearchResult
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.text.plain import MAX_HELD_BYTES, TextPart, ends_full_screen, needs_grid, parts
@@ -67,7 +66,7 @@ async def search(
     )
 
 
-@dataclass
+@value(frozen=False)
 class _FoundLine:
     line: int
     offset: int
@@ -76,7 +75,7 @@ class _FoundLine:
     """Lines after it that are still to come."""
 
 
-@dataclass
+@value(frozen=False)
 class _LogSearch:
     """One search; `run` in a thread, `stopped` set from outside."""
 

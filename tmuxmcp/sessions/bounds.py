@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Container
 from contextlib import suppress
-from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, get_args
 
 from tmuxmcp.contract.call import joined_notes
 from tmuxmcp.contract.errors import PolicyDenied
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import AppliedLimit, KeptBy
 from tmuxmcp.contract.settings import SHORTCOMINGS, BrokerSettings, Limits, SandboxLevel, SandboxWish
+from tmuxmcp.contract.value import field, fields, value
 from tmuxmcp.machine import cgroup, processes
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.launch import launch
@@ -27,7 +26,7 @@ BY_CGROUP = ("cpu_percent",)
 """Nothing else can keep them."""
 
 
-@dataclass(frozen=True)
+@value
 class SessionBounds:
     """How a session is held; `meta.json` keeps it, as any broker may have to end the session."""
 
@@ -49,7 +48,7 @@ class SessionBounds:
         rely on what cannot be judged here.
         """
         try:
-            known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+            known = {each: values[each] for each in fields(cls) if each in values}
             if known.get("sandbox") not in get_args(SandboxLevel):
                 known.pop("sandbox", None)
             signals, queues = values.get("mark", NO_MARK)
@@ -69,7 +68,7 @@ class SessionBounds:
     def applied(self) -> list[AppliedLimit]:
         """What a caller is told."""
         kept = {name: by for name, by in self.kept_by.items() if name in self.limits and by in get_args(KeptBy)}
-        return [AppliedLimit(name=name, value=self.limits[name], kept_by=by) for name, by in kept.items()]
+        return [AppliedLimit(name=name, value=float(self.limits[name]), kept_by=by) for name, by in kept.items()]
 
     @property
     def note(self) -> str | None:

@@ -12,11 +12,10 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import islice
 
 from tmuxmcp.contract.call import iso
-from tmuxmcp.contract.latedataclass import changed, dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
@@ -47,7 +46,7 @@ LONGEST_TYPED = 2 * TOLD_BY_BEGINNING
 """Characters of an input that are kept: enough to tell by its beginning which command it was."""
 
 
-@dataclass(frozen=True)
+@value
 class RunningCommand:
     """A command that has not ended, as far as is known."""
 
@@ -152,7 +151,7 @@ class Commands:
     def typing(self, typed: TypedInput) -> bool:
         """Write down what a call is about to type, of a long text the beginning, by which it is told; whether it is."""
         text = typed.text[:LONGEST_TYPED] if typed.text else typed.text
-        return self._file.type(changed(typed, text=text))
+        return self._file.type(replace(typed, text=text))
 
     def typed_by(self, caller: str, *, entered: bool = False) -> TypedInput | None:
         """The last input of a caller, as far as it is remembered.
@@ -386,7 +385,7 @@ class Commands:
             if typed.text is not None and shown and _agree(typed, shown, here=here):
                 # Whoever pressed Enter behind it has entered it.
                 entered = next((each for each, _ in near[:at] if each.lines), typed) if not typed.lines else typed
-                return changed(typed, caller=entered.caller, by=entered.by)
+                return replace(typed, caller=entered.caller, by=entered.by)
         for typed, here in near:
             untold = expanded or typed.text is None or shown is None or not shown.strip()
             if untold and not held and (here or not typed.read_by):
@@ -530,7 +529,7 @@ KEYS_SEND = _NAMED_KEY_TEXT | _CONTROL_KEY_TEXT
 """Keys that send the same in every terminal mode, and what they send."""
 
 
-@dataclass(frozen=True)
+@value
 class _AwaitedEcho:
     at_s: float
     offset: int

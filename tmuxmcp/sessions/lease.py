@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, GivenBackEvent, TakenEvent

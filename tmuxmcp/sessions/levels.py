@@ -11,10 +11,9 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells import adopted, shell_of
 from tmuxmcp.machine.launch.shells.record import Shell
@@ -29,7 +28,7 @@ STARTED, STACK_START = 19, 25
 """Where `starttime` and `startstack` stand in /proc/PID/stat behind the name, from 0; exec(2) gives another stack."""
 
 
-@dataclass(frozen=True)
+@value
 class LevelScan:
     """One shell of a session, and what its marks say."""
 

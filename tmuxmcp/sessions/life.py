@@ -20,9 +20,9 @@ from enum import StrEnum
 from typing import get_args
 
 from tmuxmcp.contract.call import iso, seconds_of
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Ended, EndReason
 from tmuxmcp.contract.settings import WRAPPER_LEVELS
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.record.directory import SessionDirectory
@@ -75,27 +75,27 @@ class EndCause(StrEnum):
 # ---- what happens to it --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@value
 class SessionStarting:
     """This broker is making it."""
 
 
-@dataclass(frozen=True)
+@value
 class ProgramStarted:
     """Its launcher has become the program."""
 
 
-@dataclass(frozen=True)
+@value
 class ProgramRuns:
     """tmux tells: a program runs in its pane, under our launcher."""
 
 
-@dataclass(frozen=True)
+@value
 class OtherProgramRuns:
     """tmux tells: a program runs in its pane, but our launcher is not the pane's leader."""
 
 
-@dataclass(frozen=True)
+@value
 class PaneDied:
     """tmux tells: the pane is dead."""
 
@@ -103,12 +103,12 @@ class PaneDied:
     exit_signal: str | None = None
 
 
-@dataclass(frozen=True)
+@value
 class PaneGone:
     """tmux tells: there is no such pane."""
 
 
-@dataclass(frozen=True)
+@value
 class EndRequested:
     """A broker is about to end it; what is told of its end after that has this reason."""
 
@@ -117,7 +117,7 @@ class EndRequested:
     """Which caller wanted it; empty: the broker itself, by a setting or a limit."""
 
 
-@dataclass(frozen=True)
+@value
 class DestroyedOnDisk:
     """A broker has written down that it is destroyed, or has removed its files."""
 
@@ -189,7 +189,7 @@ class ImpossibleEvent(RuntimeError):
     """An event was applied to a session in a state in which it cannot happen: a mistake of ours."""
 
 
-@dataclass(frozen=True)
+@value
 class End:
     """How a session's program came to its end, as far as this broker knows."""
 

@@ -23,8 +23,8 @@ from typing import Generic, NamedTuple, TypeVar
 import anyio
 import psutil
 
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Foreground, Mode
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells.record import Shell
 from tmuxmcp.machine.witness import tty
@@ -50,7 +50,7 @@ MIN_LOOK_INTERVAL_S = 0.05
 """Least time between two looks at what goes on in a session, however much it prints."""
 
 
-@dataclass(frozen=True)
+@value
 class Scan:
     """What tmux last told of a session's pane, then its log to the end, with every mark in it."""
 
@@ -174,7 +174,7 @@ class Scan:
         return self.text_to_cursor.rpartition("\n")[2]
 
 
-@dataclass(frozen=True)
+@value
 class Look(Scan):
     """A scan, and what the kernel said just before it."""
 

@@ -25,6 +25,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import IncompleteCommand, ResourceLimit, SessionBusy, TmuxMcpError
 from tmuxmcp.contract.request import Bound, Request
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import closing, make_directory
 from tmuxmcp.record.events import NotedEvent
@@ -100,7 +101,7 @@ class IdempotentCall:
     async def step_done(self, done: r.SendStep) -> None:
         """Write down what came of one of several steps."""
         self._steps += 1
-        await _keep(self._file, step=done.model_dump(mode="json"))
+        await _keep(self._file, step=asdict(done))
 
     async def ended(self, result: r.Result) -> None:
         """Write down what came of it."""
@@ -159,7 +160,7 @@ def is_final(result: r.Result) -> bool:
 
 def _stored_form(result: r.Result) -> dict[str, Any]:
     """What is written down of a result: without its text where that is long."""
-    values = result.model_dump(mode="json")
+    values = asdict(result)
     if len(json.dumps(values)) > LONGEST_RESULT:
         for field, inner in LONG_TEXT_FIELD.items():
             if isinstance(values.get(field), dict):

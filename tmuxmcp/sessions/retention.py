@@ -19,9 +19,9 @@ from pydantic import ValidationError
 
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import Limits, SandboxLevel
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.ownfiles import make_empty
 from tmuxmcp.machine.processes import Counting
@@ -44,7 +44,7 @@ WRITTEN_YOUNG_S = 60
 """What was written to within this time stays, unless it is named."""
 
 
-@dataclass(frozen=True)
+@value
 class RetentionWish:
     """What is to go: what the settings say, else what is older than a time or named. Pinned files always stay."""
 
@@ -55,7 +55,7 @@ class RetentionWish:
     """Directories in `sessions`: ids, or `ID.1` for an earlier session of that name."""
 
 
-@dataclass(frozen=True)
+@value
 class Removal:
     """The files of one session that are to go."""
 
@@ -71,7 +71,7 @@ class Removal:
         return self.directory.name
 
 
-@dataclass(frozen=True)
+@value
 class RetainedSession:
     """A session that is over, and when anything happened in it for the last time."""
 
@@ -215,7 +215,7 @@ ORPHAN_IDLE_S = 3600
 """How long the idle default session of a caller that is gone is kept for its return."""
 
 
-@dataclass(frozen=True)
+@value
 class AgeLimits:
     """How long a session may live; 0: for ever."""
 
@@ -225,7 +225,7 @@ class AgeLimits:
     """How long a person may hold a session and do nothing."""
 
 
-@dataclass(frozen=True)
+@value
 class SessionAge:
     """What is judged of one session; times in seconds."""
 
@@ -248,7 +248,7 @@ class SessionAge:
     """A person has taken it over, or it is paused: only its limit of processor time ends it."""
 
 
-@dataclass(frozen=True)
+@value
 class DueEnd:
     """Why a session is to be ended."""
 
@@ -369,7 +369,7 @@ TAKES_A_WORD = ("--rcfile", "--init-file", "-o", "+o", "-O", "+O", "-C", "--init
 """Options of shells behind which a word stands that is no script."""
 
 
-@dataclass(frozen=True)
+@value
 class Restoration:
     """A session that is to be made from another."""
 
@@ -409,7 +409,7 @@ class Restoration:
         return " ".join(word for word in words if word)
 
 
-@dataclass(frozen=True)
+@value
 class NotRestored:
     """A session that has the name of a lost one and nothing else of it."""
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import replace
 
 import anyio
 
 from tmuxmcp.contract.call import begin
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NotRetained, TimedOut
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, pack, screen_of
 from tmuxmcp.record.past.replaying import BlankScreen, PackedScreen, Story, beginning
 from tmuxmcp.sessions.session import Session
@@ -80,7 +79,7 @@ class Screens:
         self._last.pop((session_id, caller), None)
 
 
-@dataclass(frozen=True)
+@value
 class ScreenChange:
     """What has changed between a screen seen before and one seen now."""
 

@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import psutil
 from tmuxmcp.contract.call import iso, joined_notes, seconds_of
 from tmuxmcp.contract.errors import IoError, SessionExited, TmuxMcpError
 from tmuxmcp.contract.results import Ended, Usage
+from tmuxmcp.contract.value import asdict, replace
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.machine.ssh.client import SSH_FAILED, remove_control, was_cut
@@ -350,7 +350,7 @@ class Session:
                 session_id=self.id,
                 exit_code=code,
                 exit_signal=name,
-                ended=why.model_dump() if why else None,
+                ended=asdict(why) if why else None,
             )
         return self.pane
 
@@ -368,7 +368,7 @@ class Session:
     def ended(self) -> Ended | None:
         """Why nothing runs in it any more; None: something does."""
         found = why_ended(self.life, self._left, self.bounds)
-        return found.model_copy(update={"reason": "lost"}) if found and self.cut else found
+        return replace(found, reason="lost") if found and self.cut else found
 
     @property
     def ended_unprompted(self) -> bool:

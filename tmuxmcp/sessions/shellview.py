@@ -10,9 +10,8 @@ import os
 import re
 import sys
 import time
-from dataclasses import replace
 
-from tmuxmcp.contract.latedataclass import changed
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.launch.shells.bash import REPEATED_HOOK
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.directory import SessionDirectory
@@ -137,7 +136,7 @@ class ShellView:
         entered = self._entered(track.prompt_end, self.size)
         if entered is None:
             return track
-        return changed(track, state=ShellState.RUNNING, echo_end=entered, output_start=entered, job="", began=None)
+        return replace(track, state=ShellState.RUNNING, echo_end=entered, output_start=entered, job="", began=None)
 
     def _entered(self, start: int, end: int) -> int | None:
         """Where the first line ends that was entered behind a prompt; None: none was."""
@@ -205,7 +204,7 @@ class ShellView:
         """Take note that the own shell has ended: another is in its place, and what it ran was what brought that."""
         track = self._tracks[self._nonce]
         if track.state is ShellState.RUNNING:
-            self._tracks[self._nonce] = changed(track, state=ShellState.STARTING)
+            self._tracks[self._nonce] = replace(track, state=ShellState.STARTING)
             self._index.take(_ended_with(replace(self._own, until=self.size), track))
 
     def begin_at_first(self) -> None:
@@ -251,12 +250,12 @@ class ShellView:
         promised = self._promised(track, mark) if mark.job or mark.proof else None
         if promised and promised.promise and mark.kind == "C":
             self.asked.pop(mark.nonce, None)
-            return track.with_promise(changed(mark, job=promised.job), promised.promise), None
+            return track.with_promise(replace(mark, job=promised.job), promised.promise), None
         if promised:
             self._proven = max(self._proven, (promised.offset, promised.job))
             for nonce, other in self._tracks.items():
                 if nonce != mark.nonce and other.promise == promised.promise:
-                    self._tracks[nonce] = changed(other, promise=None)  # a proof counts once
+                    self._tracks[nonce] = replace(other, promise=None)  # a proof counts once
             return track.prove(mark, promised.job)
         if mark.kind == "P" and mark.why in ("g", "i") and self.asked.get(mark.nonce, mark.end) <= mark.start:
             self.asked.pop(mark.nonce)
@@ -288,9 +287,9 @@ class ShellView:
         lost = finished.echo_start < self._resumed <= finished.output_end
         if lost and finished.output_start is None and finished.ran is not False and finished.job:
             # It printed more than is kept before its turn to be scanned came: the mark of its beginning is among that.
-            finished = changed(finished, output_start=finished.echo_start, echo_end=finished.echo_start)
+            finished = replace(finished, output_start=finished.echo_start, echo_end=finished.echo_start)
         if finished.status == 0 and self._seems_broken_off(finished):
-            finished = changed(finished, status=None)
+            finished = replace(finished, status=None)
         if level.reads_lines and finished.output_start is None:
             finished = self._with_echo(finished)
         elif finished.proven and finished.output_start is not None and finished.text is None and not level.reads_lines:
@@ -324,7 +323,7 @@ class ShellView:
         entered = self._entered(finished.echo_start, finished.output_end)
         if entered is None or not self._log.read(finished.echo_start, entered - finished.echo_start).strip():
             return finished
-        return changed(finished, echo_end=entered, output_start=entered)
+        return replace(finished, echo_end=entered, output_start=entered)
 
     def _with_refused_lines(self, finished: Finished, nonce: str) -> Finished:
         """A command of several lines with what bash said of the first ones, if it refused those: it runs line by line.
@@ -342,13 +341,13 @@ class ShellView:
         taken = behind_paste_mode(shown)
         if not taken or b"\n" not in shown[taken:]:
             return finished
-        return changed(finished, echo_end=start + taken, output_start=start + taken)
+        return replace(finished, echo_end=start + taken, output_start=start + taken)
 
     def _without_hook(self, finished: Finished) -> Finished:
         """A command without the line of ours that bash repeats behind its output."""
         start = max(finished.output_end - HOOK_BYTES, 0)
         hook = REPEATED_HOOK.search(self._log.read(start, finished.output_end - start))
-        return changed(finished, output_end=start + hook.start()) if hook else finished
+        return replace(finished, output_end=start + hook.start()) if hook else finished
 
     def _take_what_has_ended(self) -> None:
         """Take note of what shells ended that nobody stands in front of any more, and of what ended with its shell."""
@@ -371,7 +370,7 @@ class ShellView:
         except OSError:
             written = 0.0
         told = said if said is not None and self._began - CLOCKS_DIFFER_S <= said <= written + CLOCKS_DIFFER_S else None
-        return mark if told == mark.time else changed(mark, time=told)
+        return mark if told == mark.time else replace(mark, time=told)
 
     def _booted(self) -> float:
         """When the machine began, in seconds since 1970: the same for all marks, unless somebody sets the clock."""
@@ -382,7 +381,7 @@ class ShellView:
 
     def _begin_at(self, offset: int) -> None:
         self.size = offset
-        self._numbers = changed(self._numbers, highest=self.highest)  # numbers that were used may be gone
+        self._numbers = replace(self._numbers, highest=self.highest)  # numbers that were used may be gone
         self._scanner = MarkScanner(self._levels, offset)
 
 

@@ -15,9 +15,9 @@ import shutil
 
 import anyio
 
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.ownfiles import closing
 from tmuxmcp.record.directory import SessionDirectory, make_directory
@@ -30,7 +30,7 @@ TELL_AGAIN_S, TELL_S = 0.001, 1.0
 """How often it is tried to tell a step that is about to wait to go on, and for how long; then it asks tmux."""
 
 
-@dataclass
+@value(frozen=False)
 class Spare:
     """One such pane; whoever takes it holds the lock of creation."""
 

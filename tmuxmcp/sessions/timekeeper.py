@@ -28,7 +28,7 @@ import anyio.lowlevel
 
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import TmuxMcpError, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.locks import file_system_of, if_free
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher, Unchanged
@@ -320,7 +320,7 @@ MOST_FAILURES = 3
 """After so many in a row, a session is left alone."""
 
 
-@dataclass
+@value(frozen=False)
 class CheckpointProgress:
     """How far the checkpoints of a session have come."""
 

@@ -47,13 +47,12 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import anyio
 
 from tmuxmcp.contract.call import Progress, begin, iso
 from tmuxmcp.contract.errors import AdoptionFailed, HostUnreachable, SessionBusy, SessionTaken, TmuxMcpError
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells import ADOPTABLE, SHELLS, adoption
 from tmuxmcp.machine.locks import lock_within, open_lock, take
@@ -510,7 +509,7 @@ SETTLES_S, RETRY_S = 2.0, 0.03
 OTHER_KEY = "REMOTE HOST IDENTIFICATION HAS CHANGED"
 
 
-@dataclass(frozen=True)
+@value
 class Arrival:
     """How far a session has come."""
 

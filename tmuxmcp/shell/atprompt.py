@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.judge import UNMARKED_S, Need
 from tmuxmcp.terminal.marks import ShellState
@@ -57,7 +57,7 @@ class PromptNeed(Enum):
     PATIENCE = "patience_s"
 
 
-@dataclass(frozen=True)
+@value
 class PromptFacts:
     """A look, and what was found out besides. None: that was not yet."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import anyio
 
@@ -24,6 +23,7 @@ from tmuxmcp.contract.errors import (
     TimedOut,
     TmuxFailed,
 )
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine.launch import shells
 from tmuxmcp.machine.launch.shells import adoption

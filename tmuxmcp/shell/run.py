@@ -10,7 +10,6 @@ import secrets
 import signal
 import time
 from contextlib import suppress
-from dataclasses import replace
 
 import anyio
 
@@ -21,8 +20,8 @@ from tmuxmcp.contract.errors import (
     SessionBusy,
     Unsupported,
 )
-from tmuxmcp.contract.latedataclass import changed, dataclass
 from tmuxmcp.contract.results import Mode
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.launch.shells import adoption
@@ -60,7 +59,7 @@ KEYS_OF_TERMINALS = "\x03\x11\x13\x1a\x1c"
 """C-c, C-q, C-s, C-z, C-\\: signals and flow control stay on in line editors, also inside a paste (termios(3))."""
 
 
-@dataclass(frozen=True)
+@value
 class ReturnWhen:
     """When `run` comes back, beside the command's end."""
 
@@ -135,7 +134,7 @@ async def run(
             given.remove()
         memory = typed.KILLED_FOR_MEMORY if _killed_for_memory(session) > killed else None
         note = joined_notes(typed.left_behind(look, ran), memory, ran.note)
-        return changed(ran, level=look.level, note=note)
+        return replace(ran, level=look.level, note=note)
 
 
 def _killed_for_memory(session: Session) -> int:

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.errors import InvalidArgument, PermissionDenied, WrongMode
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings, Secret
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.witness.kernel import POLL_WAIT_CHANNELS, TTY_READ, UNREADABLE_WAIT_CHANNELS, Process
 from tmuxmcp.sessions.look import Look
@@ -32,7 +32,7 @@ File = tuple[int, int]
 """Device and inode."""
 
 
-@dataclass(frozen=True)
+@value
 class ReadingProgram:
     """A process that may read what is typed."""
 
@@ -52,7 +52,7 @@ class ReadingProgram:
         return f"{file}{number}, which calls itself {json.dumps(self.words, ensure_ascii=False)}"
 
 
-@dataclass(frozen=True)
+@value
 class SecretReader:
     """All that may read what is typed into a session at one moment."""
 
@@ -157,7 +157,7 @@ def secret_named(settings: BrokerSettings, request: q.Send) -> Secret:
     return found
 
 
-@dataclass(frozen=True)
+@value
 class SecretMoment:
     """How a session stands that asks for a secret."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 
 TEXTS_BYTES = 4096
@@ -17,7 +17,7 @@ TEXTS_BYTES = 4096
 CONTROL_KEYS = {"\r": "Enter", "\n": "Enter", "\t": "Tab", "\x1b": "Escape", "\x7f": "BSpace", " ": "Space"}
 
 
-@dataclass(frozen=True)
+@value
 class KeySequence:
     """Keys that follow each other."""
 
@@ -28,7 +28,7 @@ class KeySequence:
 ENTER = KeySequence(["Enter"])
 
 
-@dataclass(frozen=True)
+@value
 class Text:
     """Text that is typed."""
 

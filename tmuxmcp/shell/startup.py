@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import NotAShell, SessionBusy, WrongMode
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch import shells
@@ -42,7 +42,7 @@ SETTLES_S, RETRY_S = 0.5, 0.03
 THEY_GO_ON = "When it has ended, the start-up files go on."
 
 
-@dataclass(frozen=True)
+@value
 class StartUp:
     """What the start-up files do."""
 

@@ -14,9 +14,9 @@ import signal
 import time
 
 from tmuxmcp.contract.call import joined_notes, ms_since
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.settings import WRAPPER_LEVELS
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.machine.ssh.client import SSH_FAILED
 from tmuxmcp.readiness.finding import Match
@@ -144,7 +144,7 @@ BEGIN_ANEW = (
 """What to do about a shell that tells no more."""
 
 
-@dataclass(frozen=True)
+@value
 class RunOutcome:
     """How a command went."""
 
@@ -173,7 +173,7 @@ class RunOutcome:
         assert self.start <= self.end, f"output from {self.start} to {self.end}"
 
 
-@dataclass
+@value(frozen=False)
 class Job:
     """A command that was typed, and what was seen of it so far."""
 

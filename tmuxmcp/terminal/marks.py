@@ -29,12 +29,11 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, field, fields
 from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from tmuxmcp.contract.latedataclass import changed, dataclass
+from tmuxmcp.contract.value import asdict, field, fields, replace, value
 
 LONGEST_MARK = 16 * 1024
 """Bytes: a working directory of 4096 bytes, each as %XX, and room."""
@@ -57,7 +56,7 @@ _SECONDS_FIELD = re.compile(r"[0-9]{1,12}(?:[.,][0-9]{1,9})?")
 _UNFINISHED_MARK = re.compile(rb"\x1b\]133;[^\x00-\x1f]*\x1b?\Z")
 
 
-@dataclass(frozen=True)
+@value
 class Mark:
     """One mark of ours."""
 
@@ -193,7 +192,7 @@ def _unfinished(data: bytes) -> bytes:
     return b""
 
 
-@dataclass(frozen=True)
+@value
 class Numbers:
     """Gives the prompts of several shells of a session numbers of which none is used twice.
 
@@ -213,11 +212,11 @@ class Numbers:
         """
         shift = self.shifts.get(mark.nonce, 0)
         if mark.number + shift <= last:
-            return self, changed(mark, number=mark.number + shift) if shift else mark
+            return self, replace(mark, number=mark.number + shift) if shift else mark
         behind = max(shift, self.highest + 1 - mark.number)
         number = mark.number + behind
         after = Numbers(max(self.highest, number), {**self.shifts, mark.nonce: behind} if behind else self.shifts)
-        return after, changed(mark, number=number) if behind else mark
+        return after, replace(mark, number=number) if behind else mark
 
 
 class ShellState(StrEnum):
@@ -231,7 +230,7 @@ class ShellState(StrEnum):
     RUNNING = "running"
 
 
-@dataclass(frozen=True)
+@value
 class Finished:
     """A command that the shell has finished."""
 
@@ -268,7 +267,7 @@ class Finished:
     """Whether anything of it ran, as its shell says; None: it does not say."""
 
 
-@dataclass(frozen=True)
+@value
 class ShellTrack:
     """What the marks so far say; a value that can be written down and taken up again.
 
@@ -348,8 +347,8 @@ class ShellTrack:
 
     def with_promise(self, mark: Mark, promise: Promise) -> ShellTrack:
         """What the marks say with the C of a command that was promised, whatever they said before."""
-        track = changed(self, state=ShellState.PROMPT, number=mark.number)._output_begins(mark)
-        return changed(track, promise=promise)
+        track = replace(self, state=ShellState.PROMPT, number=mark.number)._output_begins(mark)
+        return replace(track, promise=promise)
 
     def prove(self, mark: Mark, job: str) -> tuple[ShellTrack, Finished]:
         """What the marks say with a D that is proven, whatever they said before, and the command that it finished.
@@ -359,20 +358,20 @@ class ShellTrack:
         """
         unnamed = self.job == UNNAMED_COMMAND and self.number == mark.number
         if self.state is ShellState.RUNNING and (self.job == job or unnamed):
-            before = changed(self, number=mark.number)
+            before = replace(self, number=mark.number)
         else:
-            before = changed(self, state=ShellState.PROMPT, number=mark.number, ended=None, redrawn=None)
+            before = replace(self, state=ShellState.PROMPT, number=mark.number, ended=None, redrawn=None)
         track = before._done(mark)
-        finished = before._finished(track, changed(mark, job=job))
-        return changed(track, promise=None, proven=mark.number), changed(finished, proven=True)
+        finished = before._finished(track, replace(mark, job=job))
+        return replace(track, promise=None, proven=mark.number), replace(finished, proven=True)
 
     def at_prompt(self, mark: Mark) -> ShellTrack:
         """What the marks say with the answer of a shell that was asked at which prompt it is, whatever they said."""
         same = self.state is ShellState.PROMPT and self.number == mark.number
         start = mark.start if self.prompted is None else self.prompted
-        track = self if same else changed(self, number=mark.number, prompt_start=start, prompt_end=mark.start)
+        track = self if same else replace(self, number=mark.number, prompt_start=start, prompt_end=mark.start)
         listens = mark.end if mark.why == "g" else self.listens
-        return changed(track, state=ShellState.PROMPT, job="", ended=None, redrawn=None, promise=None, listens=listens)
+        return replace(track, state=ShellState.PROMPT, job="", ended=None, redrawn=None, promise=None, listens=listens)
 
     def as_ended(self, end: int, status: int | None) -> Finished:
         """The command that runs, as if it had ended there."""
@@ -400,26 +399,26 @@ class ShellTrack:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ShellTrack:
         """The track that `as_dict` wrote down."""
-        known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        known = {each: values[each] for each in fields(cls) if each in values}
         refused, promise = known.get("refused"), known.get("promise")
         known |= {"refused": tuple(refused) if refused else None, "promise": Promise(**promise) if promise else None}
         return cls(**{**known, "state": ShellState(values["state"])})
 
     def _prompt_begins(self, mark: Mark) -> ShellTrack:
-        return changed(self, number=mark.number, prompt_start=mark.start) if mark.number >= self.number else self
+        return replace(self, number=mark.number, prompt_start=mark.start) if mark.number >= self.number else self
 
     def _prompt_after_lost_marks(self, mark: Mark) -> ShellTrack:
         """A later prompt shows that the command is over: its last mark was not recorded."""
         if mark.number <= self.number:
-            return changed(self, redrawn=mark.start) if mark.number == self.number else self
-        return changed(self, state=ShellState.STARTING, promise=None)._prompt_begins(mark)
+            return replace(self, redrawn=mark.start) if mark.number == self.number else self
+        return replace(self, state=ShellState.STARTING, promise=None)._prompt_begins(mark)
 
     def _prompt_ends(self, mark: Mark) -> ShellTrack:
         # Of a later prompt it was not recorded where it began.
         track = self._prompt_begins(mark) if mark.number > self.number else self
         if mark.number != track.number:
             return track
-        return changed(track, prompt_end=mark.end, state=ShellState.PROMPT, job="", ended=None, promise=None)
+        return replace(track, prompt_end=mark.end, state=ShellState.PROMPT, job="", ended=None, promise=None)
 
     def _prompt_ends_after_lost_marks(self, mark: Mark) -> ShellTrack:
         return self._prompt_ends(mark) if mark.number > self.number else self
@@ -438,15 +437,15 @@ class ShellTrack:
         if mark.why in ("p", "u", "e"):
             return self
         if mark.why == "g":
-            return changed(self, listens=mark.start)
+            return replace(self, listens=mark.start)
         if mark.job or mark.why == "r":
-            return changed(self, refused=(mark.why, mark.job, mark.start))
-        return changed(self, state=ShellState.CONTINUATION)
+            return replace(self, refused=(mark.why, mark.job, mark.start))
+        return replace(self, state=ShellState.CONTINUATION)
 
     def _output_begins(self, mark: Mark) -> ShellTrack:
         if mark.number != self.number:
             return self
-        return changed(
+        return replace(
             self,
             state=ShellState.RUNNING,
             echo_end=mark.start,
@@ -469,8 +468,8 @@ class ShellTrack:
             return self
         if mark.why == "t":
             at = mark.start if self.ended is None else self.ended
-            return changed(self, ended=at, ended_with=mark.status, trapped=True)
-        return changed(self, ended=mark.start, ended_with=mark.status, broken_off=mark.why == "h")
+            return replace(self, ended=at, ended_with=mark.status, trapped=True)
+        return replace(self, ended=mark.start, ended_with=mark.status, broken_off=mark.why == "h")
 
     def _done(self, mark: Mark) -> ShellTrack:
         if mark.number != self.number or mark.status is None:
@@ -478,7 +477,7 @@ class ShellTrack:
         end = mark.start if self.ended is None else self.ended
         if mark.why == "l" and self.ended is None and self.redrawn is not None:
             end = self.redrawn
-        return changed(
+        return replace(
             self,
             state=ShellState.STARTING,
             status=mark.status,
@@ -499,7 +498,7 @@ class ShellTrack:
     def _done_at_prompt(self, mark: Mark) -> ShellTrack:
         """Nothing ran; or the command before ends only now: that end and the prompt behind it were somebody else's."""
         if mark.number == self.number - 1 and self.status is not None:
-            return changed(self, number=mark.number)._done(mark)
+            return replace(self, number=mark.number)._done(mark)
         return self._done(mark)
 
     def _finished(self, after: ShellTrack, mark: Mark) -> Finished:
@@ -570,7 +569,7 @@ PROOF_DIGITS = 32
 """Hexadecimal digits of each half: 128 bits, which nobody guesses."""
 
 
-@dataclass(frozen=True)
+@value
 class Promise:
     """The hashes of a proof's halves."""
 

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 
 if TYPE_CHECKING:
     from tmuxmcp.contract.results import Mode
@@ -40,7 +40,7 @@ def asks_secret(text: str) -> bool:
     return bool(_ASKS_SECRET.search(line))
 
 
-@dataclass(frozen=True)
+@value
 class ModeFacts:
     """What a mode follows from."""
 

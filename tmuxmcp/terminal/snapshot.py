@@ -8,12 +8,11 @@ comparing two screens is comparing tuples.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from enum import StrEnum
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import asdict, replace, value
 from tmuxmcp.terminal.widths import TmuxVersion
 
 Colour = int | tuple[int, int, int] | None
@@ -76,7 +75,7 @@ class StyleRun(NamedTuple):
         return "".join([cell.text for cell in self.cells])
 
 
-@dataclass(frozen=True)
+@value
 class Cursor:
     """Where the next character goes."""
 
@@ -90,7 +89,7 @@ class Cursor:
     """`block`, `underline` or `bar`."""
 
 
-@dataclass(frozen=True)
+@value
 class SavedCursor:
     """What `ESC 7` keeps."""
 
@@ -102,7 +101,7 @@ class SavedCursor:
     shifted: int = 0
 
 
-@dataclass(frozen=True)
+@value
 class HiddenState:
     """What is not seen, but decides what the next bytes do."""
 
@@ -136,7 +135,7 @@ class HiddenState:
     """What of all this may be wrong, in the words of `Doubt`; nothing, of an approximate one: everything may be."""
 
 
-@dataclass(frozen=True)
+@value
 class Snapshot:
     """A screen at one offset of its log."""
 

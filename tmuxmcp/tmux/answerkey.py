@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from tmuxmcp.contract.errors import TmuxFailed
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
@@ -49,7 +49,7 @@ _INPUT_REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 _TYPING_OPTION = re.compile(r"([0-9]{1,10})-(own|lent)-([A-Za-z0-9_-]{8,64})")
 
 
-@dataclass(frozen=True)
+@value
 class PersonTypes:
     """That a person types what was asked for, in a client that they had attached before."""
 

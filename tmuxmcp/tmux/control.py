@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import field
 from itertools import count
 
 import anyio
@@ -24,7 +23,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from tmuxmcp.contract.errors import TmuxFailed
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.machine.processes import Lifeline
 
@@ -93,7 +92,7 @@ def sequence(*commands: bytes) -> bytes:
     return b" ; ".join(commands)
 
 
-@dataclass
+@value(frozen=False)
 class Reply:
     """What tmux answered to one request."""
 
@@ -106,7 +105,7 @@ class Reply:
         return os.fsdecode(b"\n".join(self.lines))
 
 
-@dataclass
+@value(frozen=False)
 class _Pending:
     sentinel: bytes
     reply: Reply = field(default_factory=Reply)

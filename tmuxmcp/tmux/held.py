@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import SessionTaken
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.contract.words import PAUSE_HOLDER
 
 IS_FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused}#{@tmuxmcp_paused_all},}"
@@ -24,7 +24,7 @@ _LEASE_OPTION = re.compile(r"([0-9]{1,15})-(cli|attach|page)-([0-9]{1,10})-([A-Z
 _GIVEN_OPTION = re.compile(r"([^;|]*) ([0-9]{1,12}(?:\.[0-9]{1,3})?) (key|release|detach|timeout);")
 
 
-@dataclass(frozen=True)
+@value
 class Lease:
     """That somebody holds a session."""
 
@@ -73,7 +73,7 @@ class Lease:
         return cls(found[4], found[2], int(found[1]) / 1000, int(found[3]))
 
 
-@dataclass(frozen=True)
+@value
 class NotedGiveBack:
     """That a pane was given back, as tmux keeps it until a broker writes it down."""
 

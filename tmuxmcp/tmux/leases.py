@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.tmux import answerkey, panes
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import Lease
@@ -32,7 +32,7 @@ _CLIENT_NAME = re.compile(r"[A-Za-z0-9/_.-]{1,100}")
 _IS_HELD = "#{!=:#{@tmuxmcp_taken},}"
 
 
-@dataclass(frozen=True)
+@value
 class AttachedClient:
     """A terminal that is attached to one of our sessions."""
 
@@ -44,7 +44,7 @@ class AttachedClient:
     session_id: str
 
 
-@dataclass(frozen=True)
+@value
 class GiveBackRule:
     """How tmux gives back what is taken."""
 
@@ -167,7 +167,7 @@ PAUSED_OPTION, ALL_PAUSED_OPTION = "@tmuxmcp_paused", "@tmuxmcp_paused_all"
 _PAUSE_FORMAT = f"#{{pane_id}}|#{{{PAUSED_OPTION}}}|#{{{ALL_PAUSED_OPTION}}}|#{{@tmuxmcp_id}}"
 
 
-@dataclass(frozen=True)
+@value
 class Pause:
     """How a pane is paused."""
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import anyio
 
 from tmuxmcp.contract.errors import TmuxFailed
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.proc import since_boot_s
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, text_width, version_of
 from tmuxmcp.tmux.control import command, sequence
@@ -105,7 +105,7 @@ class PaneChanged(Exception):
     """The pane is not as tmux last told of it; nothing was done. Whoever acts looks for the target anew."""
 
 
-@dataclass(frozen=True)
+@value
 class LastInput:
     """The last input of a pane that went through this door."""
 
@@ -126,7 +126,7 @@ class LastInput:
         return cls(int(found[1]) / 1000, InputLeftover(found[2]), option, found[3] or "") if found else None
 
 
-@dataclass(frozen=True)
+@value
 class Stamp:
     """What the pane's option `@tmuxmcp_request` says before and after a call with a `request_id` has typed.
 
@@ -158,7 +158,7 @@ _WORD = re.compile(rb"([0-9A-Za-z]{8,})")
 _STAMPED_ID = re.compile(r"[A-Za-z0-9_-]{0,96}")
 
 
-@dataclass(frozen=True)
+@value
 class Pane:
     """What tmux says of one of our panes at one moment."""
 
@@ -293,7 +293,7 @@ def parse(line: str) -> Pane | None:
     )
 
 
-@dataclass(frozen=True)
+@value
 class NewPane:
     """A pane to make."""
 
@@ -698,7 +698,7 @@ def _both_screens(pane: Pane, form: str) -> tuple[bytes, ...]:
     return facts, command(*capture), command(*capture, "-a", "-q")
 
 
-@dataclass(frozen=True)
+@value
 class LineOfCursor:
     """The line that the cursor is in, and what is known of who typed."""
 
@@ -741,7 +741,7 @@ async def line_of_cursor(tmux: Tmux, pane: Pane) -> LineOfCursor | None:
     return LineOfCursor(line, tuple(reversed(above)), col, row, last_input, front, still, person, version)
 
 
-@dataclass(frozen=True)
+@value
 class MouseModes:
     """The mouse events that a pane's program has asked for."""
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
@@ -33,7 +33,7 @@ _UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9 _./=:,@+~*\"'|&;<>()\[\]{}!?^$\\-]"
 """All but plain ASCII, and of that what tmux reads as a style or a format (#) and strftime as its own (%)."""
 
 
-@dataclass(frozen=True)
+@value
 class TmuxViewer:
     """A tmux client that shows one of our panes."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from tests.conftest import SLOW
 from tests.kit.agent import Agent, ToolFailed, eventually, refused, refused_for_good
 from tests.kit.sshd import LINUX, PASSWORD, Box, an_agent_near
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.witness.kernel import InputWait, Verdict
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
 from tmuxmcp.sessions.levels import FarEnd

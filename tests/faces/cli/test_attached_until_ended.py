@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.conftest import SLOW, until_exists
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.value import replace
 from tmuxmcp.faces.cli.attached import until_ended
 
 LONG_MS = int(20_000 * SLOW)
@@ -23,7 +24,7 @@ async def test_the_end_of_another_command_is_not_taken_for_ours(broker: Broker, 
     seen = await until_ended(broker, ours, LONG_MS)
     assert seen.command
     assert (seen.command.number, seen.command.exit_code) == (ours.command_number, 6)
-    unnumbered = ours.model_copy(update={"command_number": None})
+    unnumbered = replace(ours, command_number=None)
     assert (await until_ended(broker, unnumbered, 200)).command is None
 
 

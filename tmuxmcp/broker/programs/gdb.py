@@ -12,7 +12,6 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import field, replace
 from typing import Any, Literal
 
 import anyio
@@ -37,8 +36,8 @@ from tmuxmcp.contract.errors import (
     TimedOut,
     TmuxMcpError,
 )
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import Limits
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.machine import process
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import find_cwd, find_program
@@ -100,7 +99,7 @@ GDB_QUITS = re.compile(r"(q|quit|exit|-gdb-exit)( .*)?")
 NO_SUCH_GDB = "gdb_open starts one. Those of other clients, and of before a restart, are not known."
 
 
-@dataclass
+@value(frozen=False)
 class Debugger:
     """One gdb."""
 
@@ -586,7 +585,7 @@ ESCAPED_LETTERS = {
 }
 
 
-@dataclass(frozen=True)
+@value
 class MiRecord:
     """One line of gdb's."""
 

@@ -30,7 +30,7 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
     Unsupported,
 )
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.files import Files
 from tmuxmcp.machine.launch import confine
 from tmuxmcp.machine.sandbox import landlock
@@ -87,7 +87,7 @@ def _run(asked: dict[str, Any], place: str) -> dict[str, Any]:
     return answer | {"root": found.top or found.directory}
 
 
-@dataclass(frozen=True)
+@value
 class _Git:
     """git, with a stand-in for the repository's directory."""
 
@@ -370,7 +370,7 @@ KEPT_CONFIGURATION = {
 """What is taken over of the repository's configuration: names and their values. None of it names a program."""
 
 
-@dataclass(frozen=True)
+@value
 class Repository:
     """The real paths of a repository."""
 

@@ -15,8 +15,8 @@ import anyio
 
 from tmuxmcp.contract.call import Progress, no_progress
 from tmuxmcp.contract.errors import FileMissing, InvalidArgument, IoError, PathOutsideRoot, PermissionDenied
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import WRAPPER_LEVELS, SandboxLevel
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import filework, locks, process
 from tmuxmcp.machine.environment import find_cwd
 from tmuxmcp.machine.files import Files
@@ -31,7 +31,7 @@ WRITING_WORK: tuple[filework.Work, ...] = ("write", "check_new", "reserve", "rel
 NO_FILES_APART_NOTE = "The best sandbox here keeps no files apart: it can read and write what you can."
 
 
-@dataclass(frozen=True)
+@value
 class Confinement:
     """How a process is confined, and where it works."""
 
@@ -223,7 +223,7 @@ DIRECTORY_TRIES = 10
 """Another broker that tidies up may take a new directory before it is locked."""
 
 
-@dataclass(frozen=True)
+@value
 class Workplace:
     """A directory, and what is in it."""
 

@@ -10,7 +10,6 @@ import binascii
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import InvalidArgument, IoError, ResourceLimit, TimedOut, TmuxMcpError
 from tmuxmcp.contract.settings import WRAPPER_LEVELS, BrokerSettings, Limits, SandboxLevel
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine import ourselves, process
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import session_environment
@@ -322,7 +322,7 @@ async def run_git(work: Work[q.GitStatus | q.GitLog | q.GitDiff]) -> r.Result:
         raise IoError(f"git was not run: {ended.stderr.last_line() or 'nothing was said'}.") from None
     if "error" in answer:
         raise TmuxMcpError.received(answer["error"])
-    return request.operation.result.model_validate(answer)
+    return request.operation.result.adapter().validate_python(answer)
 
 
 def _work_arguments(request: q.GitStatus | q.GitLog | q.GitDiff, settings: BrokerSettings) -> dict[str, Any]:

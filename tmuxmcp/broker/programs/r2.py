@@ -29,8 +29,8 @@ from tmuxmcp.contract.errors import (
     SessionNotFound,
     TimedOut,
 )
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import process
 from tmuxmcp.machine.environment import find_program
 from tmuxmcp.machine.launch import launch
@@ -42,7 +42,7 @@ MOST_R2 = 4
 INSTALL_HINT = "Install radare2 (https://www.radare.org) or rizin (https://rizin.re)."
 
 
-@dataclass
+@value(frozen=False)
 class _OpenR2:
     """One that runs."""
 
@@ -247,7 +247,7 @@ MAX_JSON_DEPTH = 100
 """Lists and objects within each other."""
 
 
-@dataclass(frozen=True)
+@value
 class R2Answer:
     """What came of one command."""
 

@@ -9,7 +9,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from inspect import iscoroutinefunction
 
 from tmuxmcp.contract.errors import TmuxMcpError, shortage
 from tmuxmcp.faces.cli import output
@@ -18,12 +17,15 @@ from tmuxmcp.faces.cli.arguments import parse
 LOCAL_VERBS = frozenset({"run", "page"})
 """Verbs that are not run elsewhere, as those are not whose work is operations: the page is this machine's."""
 
+CO_COROUTINE = 0x80
+"""Of the flags of a function's code: it is an `async def` (`inspect.CO_COROUTINE`, which takes long to import)."""
+
 
 def _do(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Do what the words say; on the session's own machine, if it is another one and it can only be done there."""
     module, name = options.parser.verb.handler.split(".")
     handler = getattr(import_module(f"tmuxmcp.faces.cli.{module}"), name)
-    if iscoroutinefunction(handler):
+    if handler.__code__.co_flags & CO_COROUTINE:
         from tmuxmcp.faces.cli.calling import with_any
 
         return with_any(options, handler)

@@ -27,6 +27,7 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
     Unsupported,
 )
+from tmuxmcp.contract.value import replace
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.calling import CLI_CALLER, FOREVER_MS, is_fleet_id
 from tmuxmcp.faces.cli.service import effective
@@ -189,7 +190,7 @@ async def until_ended(broker: Operations, result: r.RunResult, timeout_ms: int) 
         max_bytes=1,
     )
     ended = number is not None and seen.command is not None and seen.command.end_offset is not None
-    return seen if ended else seen.model_copy(update={"command": None})
+    return seen if ended else replace(seen, command=None)
 
 
 # ---- `tmuxmcp attach` within a tmux ----------------------------------------------------------------------------------

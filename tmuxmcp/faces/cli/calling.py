@@ -15,6 +15,7 @@ import anyio
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound
+from tmuxmcp.contract.value import replace
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.service import effective
@@ -162,7 +163,7 @@ async def on(
         seen = await operations.read("screen", session_id, max_bytes=waits["max_bytes"])
         return _as_ended(seen, ended, began)
     seen = await operations.read(session_id=session_id, max_bytes=waits["max_bytes"])
-    whole = seen.model_copy(update={"content": so_far.content + seen.content, "note": seen.note or so_far.note})
+    whole = replace(seen, content=so_far.content + seen.content, note=seen.note or so_far.note)
     return _as_ended(whole, ended, began)
 
 
@@ -189,4 +190,4 @@ def _as_ended(seen: r.ReadResult, ended: r.ReadResult, began: float) -> r.ReadRe
     """What was read, with how the wait before has ended."""
     changes = {name: getattr(ended, name) for name in WAIT_END_FIELDS if getattr(ended, name) is not None}
     waited_ms = round((time.monotonic() - began) * 1000)
-    return seen.model_copy(update={**changes, "waited_ms": waited_ms, "effective_timeout_ms": None})
+    return replace(seen, **changes, waited_ms=waited_ms, effective_timeout_ms=None)

@@ -12,12 +12,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 
 # ---- which folders a person trusts -----------------------------------------------------------------
 
@@ -25,7 +24,7 @@ Trust = Literal["yes", "no", "unasked", "off", "unknown"]
 """`unasked`: nothing is said of this folder, which counts as no until the person is asked; `off`: all are trusted."""
 
 
-@dataclass(frozen=True)
+@value
 class TrustFound:
     """Whether a folder is trusted, and what says so."""
 
@@ -34,7 +33,7 @@ class TrustFound:
     """What says so: a file, a variable, a setting; or what keeps us from knowing."""
 
 
-@dataclass(frozen=True)
+@value
 class FolderRules:
     """A file of rules for folders, and a setting that has the client look into it."""
 
@@ -69,7 +68,7 @@ class FolderRules:
             return TrustFound("unknown", f"{path} cannot be read: {_why(error)}")
 
 
-@dataclass(frozen=True)
+@value
 class TrustedProjects:
     """Codex: a table of projects in its configuration."""
 
@@ -158,7 +157,7 @@ SDK_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """What the protocol's own libraries give a server they start."""
 
 
-@dataclass(frozen=True)
+@value
 class StartedServer:
     """A server that the client starts."""
 
@@ -168,7 +167,7 @@ class StartedServer:
     """How long one call may wait."""
 
 
-@dataclass(frozen=True)
+@value
 class HttpServer:
     """A server that the client calls over HTTP."""
 
@@ -235,7 +234,7 @@ def goose_remote(at: HttpServer) -> ServerEntry:
     return {"name": at.name, "enabled": True, "type": "streamable_http", **where, **_goose_time(at.max_wait_ms)}
 
 
-@dataclass(frozen=True)
+@value
 class McpClient:
     """A client, and where it keeps its servers."""
 

@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tmuxmcp.contract.call import ms_since
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.faces.cli import output
 from tmuxmcp.tmux.server import find_tmux
 
@@ -71,7 +70,7 @@ def main(settings: Sequence[str], *, keep: bool, as_json: bool) -> int:
     return 0 if show.ok else 1
 
 
-@dataclass
+@value(frozen=False)
 class Show:
     """What the person sees; `quiet` for those who only want to know how it went."""
 
@@ -147,7 +146,7 @@ class Show:
         return sign if "utf" in (sys.stdout.encoding or "").lower() else word
 
 
-@dataclass
+@value(frozen=False)
 class Demo:
     """The story, told once."""
 
@@ -253,7 +252,7 @@ class Demo:
         await self._command(tools, "echo $?", 0, "5\n")
 
 
-@dataclass
+@value(frozen=False)
 class Tools:
     """The server's tools, called."""
 

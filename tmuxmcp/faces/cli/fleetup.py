@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ import anyio
 from tmuxmcp.app import open_broker, open_door, open_fleet, setup_logging
 from tmuxmcp.config import VARIABLE_PREFIX, Settings
 from tmuxmcp.contract.errors import InvalidArgument, IoError, NodeUnreachable
+from tmuxmcp.contract.value import asdict, value
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.calling import CLI_CALLER
 from tmuxmcp.faces.cli.service import effective
@@ -49,7 +49,7 @@ CLUSTER_S = 60.0
 """So long it may take to become a client of a cluster, and to hear of its machines."""
 
 
-@dataclass(frozen=True)
+@value
 class DoorOutcome:
     """What became of a machine's door."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 
 INDENT_COLUMNS = 22
 """Columns of an option; its text stands beside it."""
@@ -258,7 +258,7 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 AGO_TEXT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 
 
-@dataclass(frozen=True)
+@value
 class Point:
     """One of the three is given."""
 

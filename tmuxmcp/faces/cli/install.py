@@ -17,7 +17,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ import anyio
 
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.errors import InvalidArgument, IoError, TimedOut, TmuxMcpError, Unauthorized
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import asdict, value
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import parse
 from tmuxmcp.faces.cli.clients import (
@@ -277,7 +276,7 @@ LAST_WORDS = 400
 """Characters of what a server wrote before it ended."""
 
 
-@dataclass(frozen=True)
+@value
 class TrialOutcome:
     """What answered."""
 

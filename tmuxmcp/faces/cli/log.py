@@ -20,8 +20,8 @@ from tmuxmcp.contract import follow
 from tmuxmcp.contract.call import iso, seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained, SessionNotFound, TmuxMcpError
 from tmuxmcp.contract.follow import Gap, Output
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.requests import ListCommands
+from tmuxmcp.contract.value import asdict, replace, value
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.calling import kept_session, with_broker
 from tmuxmcp.faces.cli.helptext import Point
@@ -287,7 +287,7 @@ EVENTS_LOOK_S = 0.2
 """How often is looked whether something was written down."""
 
 
-@dataclass(frozen=True)
+@value
 class PrintedEvent:
     """Something that happened."""
 
@@ -361,7 +361,7 @@ def written_down(session: Session) -> Iterator[PrintedEvent]:
 
 def of_command(command: r.ListedCommand) -> PrintedEvent:
     """The end of a command."""
-    facts = command.model_dump()
+    facts = asdict(command)
     offset = facts.pop("end_offset")
     began = seconds_of(command.started_at or "")
     known = began is not None and command.duration_ms is not None
@@ -502,7 +502,7 @@ CONFLICTING_OPTIONS = (
 """Two options of which one must be left out, and why."""
 
 
-@dataclass(frozen=True)
+@value
 class LogPart:
     """Between which offsets it lies."""
 
@@ -604,7 +604,7 @@ SOON_S = 0.3
 """What is seen so soon after it was printed is dated by the moment at which it was seen."""
 
 
-@dataclass(frozen=True)
+@value
 class PrintedAt:
     """When something was printed."""
 
@@ -711,7 +711,7 @@ async def _of_files(session: Session, given: dict[str, Any]) -> r.ListCommandsRe
     request = ListCommands.operation.parse({"session_id": session.id, **given})
     assert isinstance(request, ListCommands)
     result = listed(request, session, await session.look())
-    return result.model_copy(update={"session_id": session.directory.name})
+    return replace(result, session_id=session.directory.name)
 
 
 def _tell(options: argparse.Namespace, _: Session, result: r.ListCommandsResult) -> None:

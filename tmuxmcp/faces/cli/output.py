@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tmuxmcp.contract.errors import Internal, IoError, TmuxMcpError
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.faces.cli.arguments import verb_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ OURS_IN_RUN = 125
 
 def write_result(result: Result) -> None:
     """Put a whole result on stdout as JSON."""
-    write_json(result.model_dump())
+    write_json(asdict(result))
 
 
 def write_text(text: str | bytes) -> None:

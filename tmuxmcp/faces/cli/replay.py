@@ -11,12 +11,11 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
 
 import anyio
 
 from tmuxmcp.contract.errors import FileMissing, InvalidArgument, ResourceLimit, SessionNotFound, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import kept_session
@@ -46,7 +45,7 @@ MOST_CAST_BYTES = 256 << 20
 KEYS_HELP = "space . ←→ +- i n p f q"
 
 
-@dataclass(frozen=True)
+@value
 class Source:
     """What is played."""
 
@@ -161,7 +160,7 @@ async def _play(source: Source) -> int:
     return stage.status
 
 
-@dataclass
+@value(frozen=False)
 class Playback:
     """A player on a stage."""
 

@@ -10,6 +10,7 @@ import anyio
 
 from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import InvalidArgument, IoError
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import CLI_CALLER, with_broker
@@ -148,7 +149,7 @@ def _restored_row(each: Restored) -> dict[str, Any]:
         "env_other": each.found.env_other,
         "env_known": each.found.env_names is not None,
     }
-    return each.made.model_dump() | found
+    return asdict(each.made) | found
 
 
 def _why(each: Restored) -> dict[str, Any]:

@@ -104,9 +104,8 @@ def demo(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Look at what sessions need, and say what to do where it is not there."""
-    from dataclasses import asdict
-
     from tmuxmcp.app import setup_logging
+    from tmuxmcp.contract.value import asdict
     from tmuxmcp.faces.cli.doctor import diagnose
 
     setup_logging("error")

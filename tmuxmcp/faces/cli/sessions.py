@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.errors import InvalidArgument, ProgramNotFound, SessionExited, SessionNotFound, TimedOut
 from tmuxmcp.contract.settings import Limits
+from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.cli import attached, calling, output
 from tmuxmcp.faces.cli.arguments import program_words, session_id
@@ -93,7 +94,7 @@ async def send(broker: AnyBroker, options: argparse.Namespace) -> int:
         )
         if result.result and calling.goes_on(result.result):
             more = await calling.on(operations, result.session_id, given, began, result.result)
-            result = result.model_copy(update={"result": more})
+            result = replace(result, result=more)
     if options.json:
         output.write_result(result)
     elif result.result:

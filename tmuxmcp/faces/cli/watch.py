@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from tmuxmcp.contract.errors import InvalidArgument, SessionNotFound, TmuxMcpError
 from tmuxmcp.contract.follow import Destroyed, Exit, Lost
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
@@ -246,7 +246,7 @@ WATCH_FRAME_S = 0.05
 """The screen is drawn at most so often; programs draw in many small steps."""
 
 
-@dataclass(frozen=True)
+@value
 class SessionView:
     """What a session shows at one moment."""
 
@@ -323,7 +323,7 @@ LEAST_ROWS = 2
 TILE_LEAST_COLS = 20
 
 
-@dataclass(frozen=True)
+@value
 class TileGrid:
     """Tiles of one size in columns, which are filled row by row."""
 
@@ -471,7 +471,7 @@ def _clipped(line: str) -> str:
     return line if len(line) <= LINE_CHARACTERS else line[: LINE_CHARACTERS - 1] + "…"
 
 
-@dataclass(frozen=True)
+@value
 class _TableLine:
     """A session in the table."""
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tmuxmcp.contract.errors import ResourceLimit, Unauthorized
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import make_directory, open_file, read_text, write_atomically
 
@@ -45,7 +45,7 @@ LONGEST_NONCE = 100
 FILE_CHARS = 100
 
 
-@dataclass(frozen=True)
+@value
 class AccessGrant:
     """What a page is given for its code."""
 
@@ -211,7 +211,7 @@ def _directory(state_dir: Path, name: str) -> Path:
 FILE_BYTES = 4096
 
 
-@dataclass(frozen=True)
+@value
 class ServedPage:
     """A page that a server shows."""
 

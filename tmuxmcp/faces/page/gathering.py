@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import field
 from typing import Any
 
 import anyio
@@ -25,7 +24,7 @@ from tmuxmcp.contract.errors import (
     TmuxMcpError,
     Unauthorized,
 )
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.faces.page.answers import PageArguments
 from tmuxmcp.faces.page.overview import Missing, PageListing, PageWait, Row
 from tmuxmcp.faces.page.stream import TAIL_FIELD, as_json
@@ -48,7 +47,7 @@ FLEET_COALESCE_S = 0.1
 """What changes within this time is told at once."""
 
 
-@dataclass
+@value(frozen=False)
 class _MachineListing:
     """What a machine has told."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
@@ -19,6 +18,7 @@ from tmuxmcp.broker.sight import SessionSights
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.faces.page.answers import (
     PAGE_HEADERS,
@@ -74,18 +74,18 @@ class QueryEndpoints:
             limit=integer_of(asked, "limit") or 100,
             before=integer_of(asked, "before"),
         )
-        return (await self._mine.do(request)).model_dump(mode="json")
+        return asdict(await self._mine.do(request))
 
     async def _output(self, asked: PageArguments) -> Any:
         number = integer_of(asked, "command")
         if number is None:
             raise InvalidArgument("command is missing.")
         request = q.Read(**session_of(asked), command=number, max_bytes=MOST_OUTPUT)
-        return (await self._mine.do(request)).model_dump(mode="json")
+        return asdict(await self._mine.do(request))
 
     async def _search(self, asked: PageArguments) -> Any:
         request = q.Search(**session_of(asked), pattern=text_of(asked, "pattern"), limit=MOST_MATCHES)
-        return (await self._mine.do(request)).model_dump(mode="json")
+        return asdict(await self._mine.do(request))
 
     async def _past(self, asked: PageArguments) -> Any:
         async with self._turn:

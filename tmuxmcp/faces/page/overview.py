@@ -21,6 +21,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.userinput import harmless
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import TmuxMcpError
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.gate.confirmations import Confirmation
 from tmuxmcp.terminal.drawing.theme import BACKGROUND, FOREGROUND, drawable, drawn_style, hexadecimal
 from tmuxmcp.terminal.emulator.capture import LINK_INTRODUCER, clip, pieces
@@ -242,13 +243,14 @@ class Overview(PageListing):
             return None
         self._signs[name] = standing.sign
         summary, taken = standing.summary, standing.taken
-        row = summary.model_dump(mode="json", exclude={"output_bytes"})
+        row = asdict(summary)
+        del row["output_bytes"]
         row |= {
             "taken_over": taken and {"by": taken.by, "since": taken.since, "via": taken.via, "page": taken.page},
             "paused": standing.paused,
             "yours": standing.yours,
             "watched": standing.watched,
-            "command": standing.command and standing.command.model_dump(mode="json"),
+            "command": standing.command and asdict(standing.command),
             "commands": standing.commands,
             "tail": [] if summary.mode == "lost" else await self._tail(name),
         }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -18,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tmuxmcp.contract.errors import ResourceLimit, TmuxMcpError
+from tmuxmcp.contract.value import asdict
 from tmuxmcp.faces.page.answers import PAGE_HEADERS, PageArguments, answer, body_of, refused, routes_of, text_of
 from tmuxmcp.faces.page.codes import AccessSecrets
 from tmuxmcp.faces.page.stream import Desk, PageStream, PageSubscription

@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.sight import SessionSight, SessionSights, ShapeSeen
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.faces.page.answers import PAGE_HEADERS, PageArguments, integer_of, text_of
 from tmuxmcp.faces.page.overview import Missing, PageListing, PageWait, Row, encoded_rows
 
@@ -35,7 +35,7 @@ LEAST_PAGE, MOST_PAGE = 10**9, 10**10 - 1
 TAIL_FIELD = "tail"
 
 
-@dataclass(frozen=True)
+@value
 class PageSubscription:
     """What a page wants to be told."""
 

@@ -12,12 +12,11 @@ import fnmatch
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, Literal
 
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.gate.policy import meanings
 from tmuxmcp.gate.policy.meanings import Match
 from tmuxmcp.gate.policy.shelltext import SimpleCommand, Word, words_of
@@ -31,7 +30,7 @@ NAMED_WORDS, NAMED_CHARS = 3, 60
 STRICTNESS = {"allow": 0, "confirm": 1, "deny": 2}
 
 
-@dataclass(frozen=True)
+@value
 class Action:
     """What an agent wants to do, with what is known of where."""
 
@@ -53,7 +52,7 @@ class Action:
     """Name of the secret that it types."""
 
 
-@dataclass(frozen=True)
+@value
 class Rule:
     """One rule; it matches when every condition that it has does."""
 
@@ -73,7 +72,7 @@ class Rule:
     secret: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@value
 class Policy:
     """Rules in order; the tier judges what no rule matches."""
 
@@ -93,7 +92,7 @@ class Policy:
         return any(rule.mode for rule in self.rules)
 
 
-@dataclass(frozen=True)
+@value
 class Ruling:
     """What becomes of an action, and why."""
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.gate.policy.shelltext import GLOB, TEXT_SHELLS, SimpleCommand, Word, words_of
 from tmuxmcp.gate.policy.wrapped import basename, takes_value
 
@@ -62,7 +62,7 @@ DISKS = tuple(
 """Disks, what is made of disks, and memory; the last five are those of macOS and the BSDs."""
 
 
-@dataclass(frozen=True)
+@value
 class DiskProgram:
     """When a program that works on disks writes to them. Words are patterns, with blanks between."""
 

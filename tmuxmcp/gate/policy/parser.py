@@ -15,8 +15,7 @@ FIRST_REQUEST = {"text": "true", "cwd": None, "home": "", "fed": False}
 
 def commands_of(request: dict[str, Any]) -> list[Any]:
     """Every command that a shell text, or a program with its arguments, would run."""
-    from dataclasses import replace
-
+    from tmuxmcp.contract.value import replace
     from tmuxmcp.gate.policy.shelltext import MOST_GOT, SimpleCommand, parse
     from tmuxmcp.gate.policy.wrapped import of_environment, unwrapped
 

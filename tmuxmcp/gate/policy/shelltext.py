@@ -13,12 +13,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -72,7 +71,7 @@ MOST_DEPTH = 100
 """Deeper nesting counts as not understood: it would exhaust our own stack."""
 
 
-@dataclass(frozen=True)
+@value
 class SimpleCommand:
     """A simple command."""
 

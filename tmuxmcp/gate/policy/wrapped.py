@@ -10,9 +10,8 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.gate.policy import shelltext
 from tmuxmcp.gate.policy.debuggertext import debugger_texts, is_debugger
 from tmuxmcp.gate.policy.shelltext import UNKNOWN_COMMAND, SimpleCommand, Word, words_of
@@ -21,7 +20,7 @@ NESTED_WRAPPERS = 8
 """`env env env ...`: what is deeper counts as not understood."""
 
 
-@dataclass(frozen=True)
+@value
 class Wrapper:
     """How the command line of a program goes that runs its own arguments."""
 
@@ -407,8 +406,8 @@ def of_environment(env: Mapping[str, str], program: Word, cwd: str | None) -> It
     A variable that changes what runs counts as a command `NAME=`, as an assignment in a shell text does.
     """
     where = SimpleCommand((), cwds=(cwd,))
-    for name, value in env.items():
-        found = run_by(name, value, where)
+    for name, given in env.items():
+        found = run_by(name, given, where)
         if name in STARTUP_VARIABLES or (name == "ENV" and os.path.basename(program or "") in POSIX_SHELLS):
             found = [UNKNOWN_COMMAND]
         if found or name in SEARCH_PATH_VARIABLES:

@@ -15,7 +15,7 @@ from functools import cache
 from glob import glob
 from pathlib import Path
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 
 PROBE_S = 5.0
 EMPTY_DIRECTORIES = ("/tmp", "/var/tmp", "/run")
@@ -121,7 +121,7 @@ def why_no_namespaces(bwrap: str) -> str:
 # Reads only. Whether they can be made is found out by trying (`bubblewrap.refusal`).
 
 
-@dataclass(frozen=True)
+@value
 class Obstacle:
     """One thing that forbids them."""
 

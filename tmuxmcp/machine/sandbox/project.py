@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.ownfiles import closing
 
 Identity = tuple[int, int]
@@ -34,7 +34,7 @@ HOME_PARENTS = ("/home", "/Users")
 """Each directory in them is somebody's home."""
 
 
-@dataclass(frozen=True)
+@value
 class Project:
     """A directory, as it was when it was judged."""
 
@@ -51,7 +51,7 @@ class Project:
         return any(root.identity in self.above for root in roots)
 
 
-@dataclass(frozen=True)
+@value
 class _ClosedPlace:
     path: str
     what: str

@@ -7,19 +7,18 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 
 from tmuxmcp.contract.errors import Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import SandboxLevel, SandboxWish
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.machine.sandbox import bubblewrap, landlock, seccomp
 from tmuxmcp.machine.sandbox.project import Identity
 
 WISHES: tuple[SandboxWish, ...] = ("none", "auto", "required")
 
 
-@dataclass(frozen=True)
+@value
 class SandboxScope:
     """What a sandbox is put around; paths are absolute."""
 
@@ -43,7 +42,7 @@ class SandboxScope:
     """Variables of programs that take no notice of TMPDIR, and what their files in it begin with."""
 
 
-@dataclass(frozen=True)
+@value
 class Sandbox:
     """What is done for a sandbox."""
 

@@ -11,7 +11,7 @@ import errno
 import platform
 import struct
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 
 # BPF instructions (linux/bpf_common.h) and answers (linux/seccomp.h).
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -33,7 +33,7 @@ CLONE_NAMESPACES = 0x7E020000
 """CLONE_NEW* of clone(2)."""
 
 
-@dataclass(frozen=True)
+@value
 class CallNumbers:
     """Numbers of system calls, which differ."""
 
@@ -117,8 +117,8 @@ def program(
 def _if_argument(number: int, argument: int, tests: list[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
     """Refuse the call when any of the tests holds of its argument, and allow it otherwise."""
     inner = [(_LOAD, 0, 0, argument)]
-    for test, value in tests:
-        inner += [(test, 0, 1, value), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
+    for test, operand in tests:
+        inner += [(test, 0, 1, operand), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
     inner.append((_RETURN, 0, 0, _ALLOW))
     return [(_IF_EQUAL, 0, len(inner), number), *inner]
 
@@ -126,8 +126,8 @@ def _if_argument(number: int, argument: int, tests: list[tuple[int, int]]) -> li
 def _only_with(number: int, argument: int, values: list[int]) -> list[tuple[int, int, int, int]]:
     """Refuse the call unless its argument is one of the values."""
     inner = [(_LOAD, 0, 0, argument)]
-    for value in values:
-        inner += [(_IF_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)]
+    for each in values:
+        inner += [(_IF_EQUAL, 0, 1, each), (_RETURN, 0, 0, _ALLOW)]
     inner.append((_RETURN, 0, 0, _REFUSE | errno.EPERM))
     return [(_IF_EQUAL, 0, len(inner), number), *inner]
 

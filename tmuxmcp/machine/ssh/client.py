@@ -19,7 +19,7 @@ from pathlib import Path
 import anyio
 
 from tmuxmcp.contract.errors import HostUnreachable, InvalidArgument, ProgramNotFound, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 
 SSH_PROGRAM = "ssh"
 
@@ -206,7 +206,7 @@ _URL_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(?![-\d]*\Z)")
 DESTINATION_HINT = "Write user@box, user@box:port or user@[IPv6]:port; all else stands in ~/.ssh/config."
 
 
-@dataclass(frozen=True)
+@value
 class Destination:
     """A far machine, and who one is there."""
 

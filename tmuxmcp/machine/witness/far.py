@@ -10,9 +10,8 @@ import select
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine.witness import kernel
 from tmuxmcp.machine.witness.kernel import KernelFacts, Process
 
@@ -23,7 +22,7 @@ UNKNOWN_TIME_S = 1.0
 """Stands for a time-out that was not read."""
 
 
-@dataclass(frozen=True)
+@value
 class FarFacts(KernelFacts):
     """The facts of a far terminal."""
 

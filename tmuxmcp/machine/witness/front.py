@@ -21,14 +21,14 @@ from functools import cached_property
 import anyio
 import anyio.to_thread
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells import BY_APPLET, BY_FILE
 from tmuxmcp.machine.launch.shells.record import BARE_PROMPT, Shell
 from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, InputWait, KernelFacts, Process, judge
 
 
-@dataclass(frozen=True)
+@value
 class Front:
     """A shell that has a terminal for itself and waits for input there."""
 
@@ -46,7 +46,7 @@ class Front:
     """What a person calls it: its words."""
 
 
-@dataclass(frozen=True)
+@value
 class NoFront:
     """Why the program in front is not such a shell."""
 
@@ -186,7 +186,7 @@ The rest is left over from calls that have returned. Prompts were measured to ha
 _WORD_BYTES = struct.calcsize("P")
 
 
-@dataclass(frozen=True)
+@value
 class Stack:
     """Where one process waits."""
 
@@ -269,7 +269,7 @@ _KEPT_VARIABLES = ("LANG", "LANGUAGE", "TERM")
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_.@:+-]{1,64}")
 
 
-@dataclass(frozen=True)
+@value
 class _WayToStart:
     """How a shell is started for us."""
 

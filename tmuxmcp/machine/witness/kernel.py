@@ -7,10 +7,9 @@ terminal begins, a system without /proc. `witness` reads the facts.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import StrEnum
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 
 TTY_READ = {"wait_woken", "n_tty_read"}
 """Wait channels of read(2) on a tty; inotify and TCP sockets sleep in the first one as well."""
@@ -64,7 +63,7 @@ class InputWait(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
+@value
 class Process:
     """A process of the foreground group."""
 
@@ -99,7 +98,7 @@ class Process:
         return self.wait_channel in TTY_READ or (self.only_terminal and self.time_out_s is None)
 
 
-@dataclass(frozen=True)
+@value
 class KernelFacts:
     """What the kernel says of one terminal at one moment."""
 
@@ -121,7 +120,7 @@ class KernelFacts:
     """It makes other characters of some that are typed (`stty iuclc`, `istrip`)."""
 
 
-@dataclass(frozen=True)
+@value
 class Verdict:
     """What a terminal's program does, and why we say so."""
 
@@ -288,7 +287,7 @@ def may_work(channel: str | None) -> bool:
     return not channel.startswith(("futex", "do_sigtimedwait", "sigsuspend"))
 
 
-@dataclass(frozen=True)
+@value
 class EnteredLine:
     """A line that was entered at a prompt."""
 

@@ -16,9 +16,8 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import field, replace
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.witness import kernel, tmuxes
 from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict
@@ -48,7 +47,7 @@ ASK_SECRETS = frozenset({"systemd-ask-pas", "systemd-tty-ask", "pinentry-curses"
 TTY_INDEX = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@value
 class Sight:
     """What is seen of a pane's terminal, through the relays in it."""
 
@@ -82,7 +81,7 @@ class Sight:
         return replace(self, verdict=_hidden(process, "the tmux before it does not say what it shows"))
 
 
-@dataclass(frozen=True)
+@value
 class _RelayedTerminal:
     """The terminal behind a relay."""
 
@@ -99,7 +98,7 @@ class _RelayedTerminal:
     """That is so long ago that it has to be asked in any case."""
 
 
-@dataclass(frozen=True)
+@value
 class _OpaqueRelay:
     """A relay that cannot be seen through."""
 
@@ -420,7 +419,7 @@ OPEN_FILES = 1024
 """So many open files of one process are looked at."""
 
 
-@dataclass
+@value(frozen=False)
 class _FoundReaders:
     """What was found for one terminal, as long as the same processes sleep in front of it."""
 

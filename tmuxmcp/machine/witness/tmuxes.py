@@ -16,7 +16,7 @@ from contextlib import suppress
 import anyio
 import anyio.abc
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.witness.tty import path_of_terminal, pts_number
 
@@ -50,7 +50,7 @@ TMUX_OPTIONS = "2c:CDdf:lL:NqS:T:uUvV"
 CLIENT_FORM = "#{client_pid} #{pane_tty} #{pane_pid} #{pid} #{pane_in_mode} #{client_readonly} #{client_key_table}"
 
 
-@dataclass(frozen=True)
+@value
 class Client:
     """The client of a tmux inside, and how that is asked."""
 
@@ -63,7 +63,7 @@ class Client:
     groups: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@value
 class ShownPane:
     """What a client shows."""
 

@@ -17,9 +17,8 @@ import sys
 import termios
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.witness import kernel
 from tmuxmcp.machine.witness.kernel import KernelFacts, Process
@@ -242,7 +241,7 @@ def _holds(pid: int, terminal: proc.Device) -> bool:
         return False
 
 
-@dataclass(frozen=True)
+@value
 class Asleep:
     """A process of one thread, as it was found asleep: while that sleep lasts, nothing of it changes but its age."""
 

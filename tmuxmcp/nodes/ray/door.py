@@ -15,7 +15,6 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from tmuxmcp.contract.errors import (
     shortage,
 )
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import signals
 from tmuxmcp.machine.ownfiles import state_id
 from tmuxmcp.nodes import transport
@@ -49,7 +49,7 @@ CHANGES_S = 10.0
 MACHINE_ID = Path("/etc/machine-id")
 
 
-@dataclass(frozen=True)
+@value
 class DoorHome:
     """What a machine gives its door."""
 

@@ -15,12 +15,11 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine.locks import take
 from tmuxmcp.machine.ownfiles import closing, open_file, replacing
 from tmuxmcp.record.directory import SessionDirectory
@@ -57,7 +56,7 @@ class RecordKind(IntEnum):
     """What tmux told of a screen, as `sessions/screens.py` asks."""
 
 
-@dataclass(frozen=True)
+@value
 class ScreenRecord:
     """One record, without its value."""
 

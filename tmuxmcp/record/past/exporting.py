@@ -12,14 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tmuxmcp.contract.errors import IoError, ResourceLimit, TmuxMcpError, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import asdict, replace, value
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.machine import fonts
 from tmuxmcp.record.directory import SessionDirectory
@@ -89,7 +88,7 @@ TOLD_S = 0.2
 Write = Callable[[Film, Wound], Iterator[bytes]]
 
 
-@dataclass(frozen=True)
+@value
 class FilmForm:
     """How a film is written."""
 
@@ -116,7 +115,7 @@ FORMATS: Mapping[FilmFormat, FilmForm] = {
 }
 
 
-@dataclass(frozen=True)
+@value
 class ExportOptions:
     """What is made of a stretch."""
 
@@ -131,7 +130,7 @@ class ExportOptions:
     """A marker at its beginning; empty: none."""
 
 
-@dataclass(frozen=True)
+@value
 class Exported:
     """What came of it."""
 

@@ -10,14 +10,13 @@ import math
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from signal import Signals
 
 from tmuxmcp.contract.call import seconds_of
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import (
@@ -49,7 +48,7 @@ SIGNAL_STATUS_BASE = 128
 """Added to the number of the signal that ended a program, as shells have it."""
 
 
-@dataclass(frozen=True)
+@value
 class WantedStretch:
     """Which stretch of a session; all that is left out: all that is kept."""
 
@@ -60,7 +59,7 @@ class WantedStretch:
     """Number of a command, whose output is meant; -1: of the last one."""
 
 
-@dataclass(frozen=True)
+@value
 class Stretch:
     """What lies between two offsets of a log, and when that was."""
 
@@ -71,7 +70,7 @@ class Stretch:
     """None: with the last byte."""
 
 
-@dataclass(frozen=True)
+@value
 class _EventAt:
     """Something that was written down beside the output."""
 

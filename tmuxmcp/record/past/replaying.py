@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.contract.errors import IoError, shortage
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.helper import Helper
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, ResizedEvent
@@ -21,7 +21,7 @@ REPLAYER_PATH = Path(__file__).with_name("replayer.py")
 REPLAYER_PACKAGES = ("tmuxmcp", "pyte", "wcwidth", "anyio", "idna")
 
 
-@dataclass(frozen=True)
+@value
 class SizeAt:
     """A change of size."""
 
@@ -32,7 +32,7 @@ class SizeAt:
     """What tmux showed right after it, if that is known, packed."""
 
 
-@dataclass(frozen=True)
+@value
 class BlankScreen:
     """An empty screen with which a replay begins."""
 
@@ -44,7 +44,7 @@ class BlankScreen:
     size_known: bool = True
 
 
-@dataclass(frozen=True)
+@value
 class PackedScreen:
     """A screen at an offset, with all that the next bytes depend on."""
 
@@ -53,7 +53,7 @@ class PackedScreen:
     """`checkpoints.screen_of` unpacks it."""
 
 
-@dataclass(frozen=True)
+@value
 class ReplayProgress:
     """How far a replay has come."""
 
@@ -121,7 +121,7 @@ NOTHING_KNOWN = (80, 24)
 """The size of a session of which nothing but a log is left."""
 
 
-@dataclass(frozen=True)
+@value
 class Story:
     """What is written down of a session up to an offset."""
 

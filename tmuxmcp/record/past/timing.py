@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from tmuxmcp.contract.errors import Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.ownfiles import closing, open_file
 from tmuxmcp.record.directory import SessionDirectory
@@ -58,7 +58,7 @@ BLOCK_BYTES = len(BLOCK_MARK) + 2 + 4 + BLOCK_BODY_BYTES
 """Longest block."""
 
 
-@dataclass(frozen=True)
+@value
 class TimingStep:
     """So many bytes had been printed, and when."""
 
@@ -74,7 +74,7 @@ FIRST_STEP = TimingStep(0, 0)
 """Nothing was printed before a session was made."""
 
 
-@dataclass(frozen=True)
+@value
 class Block:
     """Some steps, one after the other."""
 
@@ -196,7 +196,7 @@ def _continued(last: TimingStep, blocks: Iterator[Placed]) -> Iterator[TimingSte
         last = block.end
 
 
-@dataclass(frozen=True)
+@value
 class AroundMoment:
     """What a timing index tells of a moment."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
 from functools import cached_property
 from typing import Any
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.terminal.drawing.markup import drawn_words, with_cursor
 from tmuxmcp.terminal.drawing.theme import BACKGROUND, Rgb, drawn_style
 from tmuxmcp.terminal.snapshot import Snapshot, Style, StyleRun, runs
@@ -26,7 +25,7 @@ BITMAP_SIZE = 109
 NO_CHARACTER = "\U0010ffff"
 
 
-@dataclass(frozen=True)
+@value
 class FontFile:
     """A font, and which of its weights where it has several."""
 
@@ -35,7 +34,7 @@ class FontFile:
     weight: int | None = None
 
 
-@dataclass(frozen=True)
+@value
 class Fonts:
     """The fonts that a picture is drawn with."""
 

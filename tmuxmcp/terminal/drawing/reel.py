@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.terminal.drawing.markup import (
     CELL_HEIGHT,
     CELL_WIDTH,
@@ -36,7 +35,7 @@ NO_ROW = 0
 """The number of a row that is blank; and of one that a smaller screen does not have."""
 
 
-@dataclass(frozen=True)
+@value
 class Shot:
     """A frame by the numbers of its rows."""
 
@@ -46,7 +45,7 @@ class Shot:
     cursor: Cursor
 
 
-@dataclass(frozen=True)
+@value
 class Reel:
     """The frames of a film; iterated over as often as wanted."""
 

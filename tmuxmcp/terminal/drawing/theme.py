@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from functools import lru_cache
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.terminal.snapshot import Colour, Style
 from tmuxmcp.terminal.widths import ZERO_WIDTH_JOINER
 
@@ -49,7 +49,7 @@ def hexadecimal(colour: Rgb) -> str:
     return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
-@dataclass(frozen=True)
+@value
 class DrawnStyle:
     """A style as it is drawn."""
 

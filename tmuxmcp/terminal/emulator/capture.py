@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import field, value
 from tmuxmcp.terminal.emulator.grid import restyled
 from tmuxmcp.terminal.emulator.sheet import LINE_DRAWING
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
@@ -29,7 +28,7 @@ OVERLINE = re.compile(r"(?<![0-9:])5:3(?![0-9:])")
 """As tmux 3.3a writes it: as it writes kinds of underlines."""
 
 
-@dataclass(frozen=True)
+@value
 class Reverse:
     """A stretch of reverse video in one row."""
 
@@ -38,7 +37,7 @@ class Reverse:
     text: str
 
 
-@dataclass(frozen=True)
+@value
 class Capture:
     """A screen as text."""
 
@@ -101,7 +100,7 @@ class KnownRows:
         return rows
 
 
-@dataclass(frozen=True)
+@value
 class ShownScreen:
     """What a terminal shows at one moment."""
 

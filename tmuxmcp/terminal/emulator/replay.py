@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.terminal.emulator.doubtful import Doubtful
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
@@ -14,7 +13,7 @@ from tmuxmcp.terminal.snapshot import ALL_DOUBTS, SHOWN_DOUBTS, Doubt, Snapshot
 from tmuxmcp.terminal.widths import TmuxVersion
 
 
-@dataclass(frozen=True)
+@value
 class SizeChange:
     """The terminal's size changed at this offset."""
 
@@ -25,7 +24,7 @@ class SizeChange:
     """The screen right after it, where tmux was asked: it wraps the main screen anew, which `Screen` does not."""
 
 
-@dataclass(frozen=True)
+@value
 class ReplayGap:
     """Output was lost at this offset: what is shown from there on may lack something."""
 

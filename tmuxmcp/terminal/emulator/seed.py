@@ -8,8 +8,8 @@ next is told by nobody; neither are cells beyond a row's text that are only colo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from tmuxmcp.contract.value import replace
 from tmuxmcp.terminal.emulator.capture import CURSOR_NOT_SAVED, MODE_FIELDS, NUMBER_FIELDS, OVERLINE
 from tmuxmcp.terminal.emulator.grid import SGR
 from tmuxmcp.terminal.emulator.screen import Screen

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
+from tmuxmcp.contract.value import replace
 from tmuxmcp.terminal.emulator.grid import Grid, Pen, Pens
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cursor, SavedCursor
 from tmuxmcp.terminal.widths import (

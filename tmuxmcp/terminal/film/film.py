@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.terminal.snapshot import Snapshot
 
 
-@dataclass(frozen=True)
+@value
 class FilmOutput:
     """The terminal printed this."""
 
@@ -22,7 +22,7 @@ class FilmOutput:
     """A character or a control sequence may go on in the next piece."""
 
 
-@dataclass(frozen=True)
+@value
 class FilmInput:
     """Something was typed, and the terminal showed what is typed then."""
 
@@ -30,7 +30,7 @@ class FilmInput:
     data: bytes
 
 
-@dataclass(frozen=True)
+@value
 class FilmResize:
     """The terminal has another size from here on."""
 
@@ -41,7 +41,7 @@ class FilmResize:
     """The screen right after it, where it is known: tmux wraps lines anew."""
 
 
-@dataclass(frozen=True)
+@value
 class FilmMarker:
     """A command ended here; or something else that a viewer wants to find."""
 
@@ -52,7 +52,7 @@ class FilmMarker:
     """Of a command that failed or not; None: not known, or no command."""
 
 
-@dataclass(frozen=True)
+@value
 class FilmExit:
     """The program ended."""
 
@@ -64,7 +64,7 @@ class FilmExit:
 FilmEvent = FilmOutput | FilmInput | FilmResize | FilmMarker | FilmExit
 
 
-@dataclass(frozen=True)
+@value
 class Film:
     """A stretch of a session; iterated over once."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmOutput, FilmResize
@@ -47,7 +47,7 @@ class Projector:
         return self._stream.snapshot(self._offset)
 
 
-@dataclass
+@value(frozen=False)
 class Rate:
     """How often there is a new frame; may be lowered while frames are made."""
 
@@ -58,7 +58,7 @@ class Rate:
         return cls(1000 / frames)
 
 
-@dataclass(frozen=True)
+@value
 class Frame:
     """What is shown from one time to another, in milliseconds from the beginning of the picture."""
 

@@ -7,10 +7,10 @@ that takes long is done in steps, between which keys can be read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
+from tmuxmcp.contract.value import replace
 from tmuxmcp.terminal.film.film import Film, FilmEvent, FilmMarker, FilmOutput
 from tmuxmcp.terminal.film.frames import Projector
 from tmuxmcp.terminal.snapshot import Snapshot

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import replace, value
 from tmuxmcp.terminal.emulator.grid import SGR, restyled
 from tmuxmcp.terminal.emulator.redraw import sgr
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
@@ -41,7 +40,7 @@ MAX_HELD_BYTES = 4 << 20
 """Bytes of a log kept back at most until a line, or what moves up and down, has come to its end."""
 
 
-@dataclass(frozen=True)
+@value
 class PlainText:
     """Text that is safe to show."""
 
@@ -54,7 +53,7 @@ class PlainText:
     """It was drawn here and there on a screen: no blank rows are around it."""
 
 
-@dataclass(frozen=True)
+@value
 class TextPart:
     """A part of the text, before invisible characters are shown."""
 

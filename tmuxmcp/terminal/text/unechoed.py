@@ -9,7 +9,7 @@ import re
 from enum import StrEnum
 from itertools import takewhile
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.terminal.text.plain import column_behind, needs_grid, plain, without_left_out
 from tmuxmcp.terminal.widths import text_width
 
@@ -20,7 +20,7 @@ _LINE_EDITOR_STRETCH = re.compile(rb"\x1b\[\?2004h.*?(?:\x1b\[\?2004l|\Z)", re.D
 """From where a line editor begins to read a line to where it has read it."""
 
 
-@dataclass(frozen=True)
+@value
 class Printed:
     """Bytes that were printed since something was typed."""
 
@@ -36,7 +36,7 @@ def edited_in(data: bytes) -> list[tuple[int, int]]:
     return [found.span() for found in _LINE_EDITOR_STRETCH.finditer(data)]
 
 
-@dataclass(frozen=True)
+@value
 class Echo:
     """What was typed, and what is known of how it is shown."""
 

@@ -21,7 +21,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,7 @@ from tmuxmcp.contract.errors import (
     Unsupported,
 )
 from tmuxmcp.contract.settings import BrokerSettings, SandboxWish
+from tmuxmcp.contract.value import replace
 from tmuxmcp.faces.cli.doctor import surroundings
 from tmuxmcp.faces.cli.doctor.surroundings import DoctorCheck
 from tmuxmcp.machine import cgroup, proc

@@ -18,8 +18,8 @@ import psutil
 
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.errors import TmuxMcpError, Unsupported
-from tmuxmcp.contract.latedataclass import dataclass
 from tmuxmcp.contract.settings import SandboxWish, Secret
+from tmuxmcp.contract.value import value
 from tmuxmcp.faces.cli.clients import CLIENTS, URL_KEYS, McpClient, TrustFound, servers
 from tmuxmcp.faces.tokens import OWN_TOKEN_FILE, TOKEN_VARIABLE, is_loopback, load_tokens, parse_address
 from tmuxmcp.machine.locks import file_system_of
@@ -349,7 +349,7 @@ def _entries(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, McpC
 # ---- What a check says -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@value
 class DoctorCheck:
     """One thing that was looked at."""
 

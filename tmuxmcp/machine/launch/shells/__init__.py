@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.launch.shells.bash import BASH
 from tmuxmcp.machine.launch.shells.fish import FISH
 from tmuxmcp.machine.launch.shells.posix import ASH, DASH, KSH93, MKSH, SH

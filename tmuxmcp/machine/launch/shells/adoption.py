@@ -14,7 +14,7 @@ import shlex
 from enum import StrEnum
 from pathlib import Path
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.launch.shells.record import START_UP
 
 ADOPTED_TEXTS = START_UP / "adopted"
@@ -74,7 +74,7 @@ class Dialect(StrEnum):
     POSIX = "posix"
 
 
-@dataclass(frozen=True)
+@value
 class ShellKind:
     """What an answer says about the shell."""
 
@@ -92,7 +92,7 @@ class ShellKind:
     """It can open /dev/tty and /dev/null; otherwise its marks go to its standard input's terminal."""
 
 
-@dataclass(frozen=True)
+@value
 class Giving:
     """What is typed to have a shell run a command."""
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 from tmuxmcp.machine.launch.shells.record import START_UP, Integration, Shell
 
 
@@ -28,7 +28,7 @@ def _integrate(args: Sequence[str], environment: Mapping[str, str]) -> Integrati
     return Integration(list(args), env, True)
 
 
-@dataclass(frozen=True)
+@value
 class _Options:
     plain: bool
     """It would read its rc file."""

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tmuxmcp.contract.latedataclass import dataclass
+from tmuxmcp.contract.value import value
 
 START_UP = Path(__file__).parents[1] / "shell"
 """Where our start-up files lie."""
@@ -37,7 +37,7 @@ def options(*words: str) -> Callable[[bool], list[tuple[str, ...]]]:
     return lambda lines: [words]
 
 
-@dataclass(frozen=True)
+@value
 class Integration:
     """How a shell comes to send marks."""
 
@@ -52,7 +52,7 @@ def braced(command: bytes, path: str) -> bytes:
     return b"{ %b\n} < %b" % (command, os.fsencode(shlex.quote(path)))
 
 
-@dataclass(frozen=True)
+@value
 class Shell:
     """A shell, by the name of its program."""
 
