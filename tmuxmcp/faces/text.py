@@ -35,27 +35,6 @@ COMMAND_CHARS = 80
 Fields = Iterator[tuple[str, Any]]
 
 
-STANDS_ABOVE: Mapping[type[r.Result], str] = {
-    r.ReadFileResult: "data",
-    r.ScreenshotResult: "data",
-    r.GitStatusResult: "files",
-    r.GitLogResult: "commits",
-    r.GitDiffResult: "text",
-    r.EditorActionResult: "content",
-    r.PagerActionResult: "content",
-    r.R2CmdResult: "text",
-    r.R2CmdjResult: "json",
-    r.GdbOpenResult: "text",
-    r.ListDirectoryResult: "entries",
-    r.ListCommandsResult: "commands",
-    r.ListSessionsResult: "sessions",
-}
-"""The field that is not in the footer, but above it."""
-
-TOLD_IF_SET: Mapping[type[r.Result], str] = {r.WaitResult: "also_ended", r.CreateSessionResult: "replayed"}
-"""A field that is in the footer only if it says something."""
-
-
 def render(result: r.Result) -> str:
     """The whole of a result as text."""
     if isinstance(result, r.CreateSessionResult | r.SessionFacts | r.HealthResult):
