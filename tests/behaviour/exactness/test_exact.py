@@ -449,9 +449,9 @@ LEFT_BEHIND = {
 """What a program does to the terminal and leaves so, and what the next answer says of it."""
 
 
-@pytest.mark.parametrize(("program", "told"), LEFT_BEHIND.values(), ids=LEFT_BEHIND.keys())
-def test_what_a_program_left_of_the_terminal(shell: Run, tmp_path: Path, program: str, told: str | None):
-    shell(program)
+@pytest.mark.parametrize(("left", "told"), LEFT_BEHIND.values(), ids=LEFT_BEHIND.keys())
+def test_what_a_program_left_of_the_terminal(shell: Run, tmp_path: Path, left: str, told: str | None):
+    shell(left)
     for number in range(2):
         result = shell(f"echo ran >>{tmp_path}/did; echo one; echo two; (exit 3)", timeout_ms=LONG_MS)
         assert (result["output"], result["exit_code"], result["completed"]) == ("one\ntwo\n", 3, True), result
