@@ -64,9 +64,9 @@ def test_rooms_import_what_is_left_of_them_and_below():
 
 
 JUDGES = {
-    "machine.witness": ("kernel", "far"),
+    "machine.witness": ("kernel", "remotekernel"),
     "readiness": ("judge",),
-    "shell": ("atprompt",),
+    "shell": ("promptjudge",),
 }
 """By room: modules that say what facts mean."""
 

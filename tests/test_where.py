@@ -42,7 +42,7 @@ NAMED_SHELLS = {
     "faces/cli/demo.py": "shows a session in one",
     "faces/cli/doctor/__init__.py": "says what to write into the settings",
     "gate/policy/shelltext.py": "reads what they are given, in a process of its own",
-    "gate/policy/wrapped.py": "runs the command of its arguments, and the file that ENV names",
+    "gate/policy/wrappers.py": "runs the command of its arguments, and the file that ENV names",
     "machine/witness/kernel.py": "is many programs, most of them no shells",
     "record/directory.py": "says what a file is for",
     "terminal/keys.py": "a word for `-`",

@@ -26,11 +26,11 @@ def run() -> NoReturn:
 
 def _keep_our_variables() -> None:
     """Show those that may hold secrets to no other program of our user."""
-    from tmuxmcp.machine import ourselves
+    from tmuxmcp.machine import ownprocess
 
-    ourselves.leave_process_1()
-    ourselves.take_over()
-    ourselves.hide()
+    ownprocess.leave_process_1()
+    ownprocess.take_over()
+    ownprocess.hide()
 
 
 def _open_missing_streams() -> None:

@@ -25,7 +25,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.value import fields
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.gate.audit import Redactor
-from tmuxmcp.machine import ourselves
+from tmuxmcp.machine import ownprocess
 from tmuxmcp.machine.environment import leave_removed_directory
 from tmuxmcp.machine.ownfiles import make_directory, write_once
 
@@ -179,7 +179,7 @@ def _begin(settings: Settings) -> None:
         log.warning("the directory that this was started in has been removed: sessions begin in %s", Path.cwd())
     if os.geteuid() == 0:
         log.warning("sessions run as root: what an agent runs in them may change this whole machine")
-    shown = ourselves.shown_above() if settings.sandbox == "none" and settings.fleet == "off" else {}
+    shown = ownprocess.shown_above() if settings.sandbox == "none" and settings.fleet == "off" else {}
     if shown:
         told = ", ".join(f"{name} of process {pid} ({program})" for name, (pid, program) in shown.items())
         log.warning("sessions run as the same user as processes above this one, and can read there: %s", told)
@@ -237,7 +237,7 @@ async def serve_http(settings: Settings, no_token: bool, shown: Callable[[Served
     from tmuxmcp.nodes import fleetfile
 
     host, port = parse_address(settings.http)
-    given = ourselves.environment().get(tokens.TOKEN_VARIABLE)
+    given = ownprocess.environment().get(tokens.TOKEN_VARIABLE)
     accepted = None if no_token else tokens.load_tokens(settings.token_file, given)
     for token in accepted or ():
         if token.short:
@@ -475,7 +475,7 @@ class StderrHandler(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._redactor = Redactor(ourselves.environment())
+        self._redactor = Redactor(ownprocess.environment())
         self._poll = select.poll()
         self._poll.register(2, select.POLLOUT)
 

@@ -19,7 +19,7 @@ import pytest
 from tests.conftest import SLOW, TMUX, eventually, newest_fish
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import NotAShell, SessionBusy
-from tmuxmcp.machine.witness import front as proven
+from tmuxmcp.machine.witness import foreground as proven
 from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, may_adopt
 from tmuxmcp.sessions.look import Look
 

@@ -21,7 +21,7 @@ from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import leases
 from tmuxmcp.tmux.control import ControlClient
-from tmuxmcp.tmux.held import Lease
+from tmuxmcp.tmux.leaseoptions import Lease
 
 AGENT = Call("agent")
 

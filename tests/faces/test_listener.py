@@ -13,7 +13,7 @@ from anyio.abc import SocketStream
 from tests.conftest import SLOW, eventually
 from tmuxmcp.contract.errors import IoError, PermissionDenied
 from tmuxmcp.faces import listener
-from tmuxmcp.faces.entrance import KNOW
+from tmuxmcp.faces.access import KNOW
 from tmuxmcp.faces.listener import bind, hosts_of
 
 

@@ -11,7 +11,7 @@ class Told:
 
     def __init__(self) -> None:
         self.call, self.put_back = Call(), 0
-        self.call.untold.append(self._put_back)
+        self.call.undo.append(self._put_back)
 
     def _put_back(self) -> None:
         self.put_back += 1

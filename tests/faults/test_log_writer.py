@@ -20,7 +20,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.shell import entering
+from tmuxmcp.shell import typing
 
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
 STALLS = 1500 if MANY else 16
@@ -159,13 +159,13 @@ async def test_a_shell_whose_last_word_is_that_it_listens_is_asked_again(
     """It took the command, ran it and is at its next prompt: what it said of all that was not recorded."""
     await broker.create_session(program, name="a")
     await broker.run("true", session_id="a")
-    type_answer = entering.type_answer
+    type_answer = typing.type_answer
 
     async def unrecorded(*given: Any) -> bool:
         signal_all(writer_of(broker, "a"), signal.SIGKILL)
         return await type_answer(*given)
 
-    monkeypatch.setattr(entering, "type_answer", unrecorded)
+    monkeypatch.setattr(typing, "type_answer", unrecorded)
     ran = await broker.run("echo once; sh -c 'exit 6'", session_id="a", timeout_ms=LONG_MS)
     assert wrong(ran, "once\n", 6) == "", ran
     monkeypatch.undo()

@@ -10,11 +10,11 @@ from tests.conftest import Parsed
 from tests.kit.cases import for_each
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Send
-from tmuxmcp.gate.actions import ActionPlace, TypedLine, action_of, line_after, pending_after
+from tmuxmcp.gate.actions import ShellContext, TypedLine, action_of, line_after, pending_after
 from tmuxmcp.gate.policy.judge import Action
 from tmuxmcp.gate.policy.shelltext import UNKNOWN_COMMAND
 
-SHELL = ActionPlace("a", "/w", "shell_prompt", "bash")
+SHELL = ShellContext("a", "/w", "shell_prompt", "bash")
 
 
 @for_each(
@@ -50,7 +50,7 @@ Acting = Callable[..., Action]
 @pytest.fixture
 def action(commands: Parsed) -> Acting:
     def act(
-        tool: str, place: ActionPlace = SHELL, pending: str | None = "", base: str = "/base", **arguments: Any
+        tool: str, place: ShellContext = SHELL, pending: str | None = "", base: str = "/base", **arguments: Any
     ) -> Action:
         request = OPERATIONS[tool].parse(arguments)
         return commands.portal.call(action_of, request, place, commands.parsing, pending, ["/bin/bash", "-l"], base)
@@ -82,25 +82,25 @@ def test_what_would_run(programs: Callable[..., list[str | None]]):
     ("place", "program"),
     [
         (SHELL, "a"),
-        (ActionPlace(), "a"),  # no session yet: a shell will be made
-        (ActionPlace("a", "/w", "unknown", "ssh"), "a"),
-        (ActionPlace("a", "/w", "line_input", "python3", hidden=True), "a"),
-        (ActionPlace("a", "/w", "line_input", "bash"), "a"),
-        (ActionPlace("a", "/w", "line_input", "python3"), "python3"),
-        (ActionPlace("a", "/w", "password", "bash", secret=True), "bash"),
+        (ShellContext(), "a"),  # no session yet: a shell will be made
+        (ShellContext("a", "/w", "unknown", "ssh"), "a"),
+        (ShellContext("a", "/w", "line_input", "python3", hidden=True), "a"),
+        (ShellContext("a", "/w", "line_input", "bash"), "a"),
+        (ShellContext("a", "/w", "line_input", "python3"), "python3"),
+        (ShellContext("a", "/w", "password", "bash", secret=True), "bash"),
     ],
 )
 def test_text_is_a_command_where_a_shell_may_read_it(
-    programs: Callable[..., list[str | None]], place: ActionPlace, program: str | None
+    programs: Callable[..., list[str | None]], place: ShellContext, program: str | None
 ):
     assert programs("send", place, text="a", enter=True) == [program]
 
 
 def test_what_nobody_reads_yet_may_be_a_command(programs: Callable[..., list[str | None]], action: Acting):
-    busy = ActionPlace("a", "/w", "running", "sleep")
+    busy = ShellContext("a", "/w", "running", "sleep")
     assert programs("send", busy, text="a", enter=True) == ["sleep", "a"]
     assert programs("send", busy, text="a") == ["sleep"]
-    assert programs("send", ActionPlace("a", "/w", "running", ""), text="a", enter=True) == [None, "a"]
+    assert programs("send", ShellContext("a", "/w", "running", ""), text="a", enter=True) == [None, "a"]
     assert action("send", busy, text="a", enter=True).text == "a\n"
 
 
@@ -141,6 +141,6 @@ def test_keys_of_text_and_of_keys(action: Acting):
 
 def test_files_are_told_by_both_of_their_names(action: Acting, tmp_path: Path):
     (tmp_path / "link").symlink_to("/etc")
-    looked = action("read_file", ActionPlace(), base=str(tmp_path), path="link/passwd")
+    looked = action("read_file", ShellContext(), base=str(tmp_path), path="link/passwd")
     assert set(looked.paths) == {str(tmp_path / "link/passwd"), "/etc/passwd"}
-    assert action("create_session", ActionPlace(), cwd="/x/../y").paths == ("/y",)
+    assert action("create_session", ShellContext(), cwd="/x/../y").paths == ("/y",)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import SLOW, Parsed
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.gate.actions import ActionPlace, action_of
+from tmuxmcp.gate.actions import ShellContext, action_of
 from tmuxmcp.gate.policy.debuggertext import gdb_texts
 from tmuxmcp.gate.policy.judge import judge, parse_policy
 
@@ -191,7 +191,7 @@ def lines(text: str) -> list[str]:
 def decision(commands: Parsed):
     def judged(tool: str, rules: object, **arguments: object) -> str:
         request = OPERATIONS[tool].parse(arguments)
-        action = commands.portal.call(action_of, request, ActionPlace(cwd="/w"), commands.parsing)
+        action = commands.portal.call(action_of, request, ShellContext(cwd="/w"), commands.parsing)
         return judge(action, parse_policy(rules)).decision  # type: ignore[arg-type]
 
     return judged

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.broker.sight import spell
+from tmuxmcp.broker.listing import spell
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call

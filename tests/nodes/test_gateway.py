@@ -28,8 +28,8 @@ from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.nodes import gateway as gateway_module
 from tmuxmcp.nodes import ids
+from tmuxmcp.nodes.callnews import may_repeat
 from tmuxmcp.nodes.gateway import Gateway
-from tmuxmcp.nodes.remotecalls import may_repeat
 
 
 def a_fleet(*names: str, patience_s: float = 0.0, **options) -> tuple[Gateway, FakeTransport]:

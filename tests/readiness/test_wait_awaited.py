@@ -15,7 +15,7 @@ from tests.kit.tmux import typed_by_script
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument
-from tmuxmcp.shell.entering import seen_at_prompt
+from tmuxmcp.shell.typing import seen_at_prompt
 
 LONG_MS = int(20_000 * SLOW)
 SOON_MS = int(300 * SLOW)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.conftest import SLOW
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.excerpt import Excerpt, LogReader
-from tmuxmcp.record.log import STYLE_BYTES, Place, Places, RawLog
+from tmuxmcp.record.log import STYLE_BYTES, RawLog, ResumePoint, ResumePoints
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE
 from tmuxmcp.terminal.text.plain import ends_full_screen, plain, unfinished_character
 
@@ -237,7 +237,7 @@ SHOWN = (
 def read_in_pieces(data: bytes, cuts: list[int], view: str = "both_ends") -> str:
     """What the reads show that a session's cursor makes."""
     with reader_of(data) as reader:
-        places, text = Places(reader.log), ""
+        places, text = ResumePoints(reader.log), ""
         for start, end in pairwise([0, *sorted(cuts), len(data)]):
             one = LogReader(reader.log, 80, 24, places)  # each read has one of its own
             start -= unfinished_character(data[:start])
@@ -294,7 +294,7 @@ def test_long_full_screen_program_is_told_once():
 )
 def test_places_say_the_same_in_any_order(data: bytes, offsets: list[int]):
     with reader_of(data) as reader:
-        places = Places(reader.log)
+        places = ResumePoints(reader.log)
         for offset in offsets:
             offset = min(offset, len(data))
             assert places.inside(offset) == ends_full_screen(data[:offset])
@@ -305,9 +305,9 @@ def test_place_near_a_head_that_is_gone():
         with reader.log.path.open("wb") as file:
             file.seek(65536)
             file.write(b"gone \x1b[?1049h\x1b[31mx")
-        assert Places(reader.log).at(reader.log.size(), 80) == Place(inside=True)
-        assert Places(reader.log).at(65536 + 5, 80).inside is False
-        assert Places(reader.log).at(65536 + 16, 80) == Place(cut=b"\x1b[3", inside=True)
+        assert ResumePoints(reader.log).at(reader.log.size(), 80) == ResumePoint(inside=True)
+        assert ResumePoints(reader.log).at(65536 + 5, 80).inside is False
+        assert ResumePoints(reader.log).at(65536 + 16, 80) == ResumePoint(cut=b"\x1b[3", inside=True)
 
 
 def test_progress_bar_in_many_reads_shows_its_states():
@@ -462,7 +462,7 @@ def test_style_is_looked_for_so_far_back():
     data = b"\x1b[31m" + b"x" * STYLE_BYTES
     with reader_of(data) as reader:
         assert reader.coloured().from_start(STYLE_BYTES, len(data), 100).text == "\x1b[31mxxxxx\x1b[0m"
-        assert Places(reader.log).style_at(STYLE_BYTES + 5) == PLAIN_STYLE
+        assert ResumePoints(reader.log).style_at(STYLE_BYTES + 5) == PLAIN_STYLE
 
 
 def test_rows_that_the_cursor_goes_by_are_no_blank_lines():

@@ -10,20 +10,20 @@ import pytest
 from tests.kit.streams import MOVES_BACK, text_stream
 from tmuxmcp.record import log as place
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.log import Place, Places, RawLog
+from tmuxmcp.record.log import RawLog, ResumePoint, ResumePoints
 from tmuxmcp.terminal.text.plain import row_behind
 
 COLS, ROWS = 20, 7
 
 
-def places_of(tmp_path: Path, data: bytes, resized: int = 0) -> Places:
+def places_of(tmp_path: Path, data: bytes, resized: int = 0) -> ResumePoints:
     log = RawLog(SessionDirectory(tmp_path))
     log.path.write_bytes(data)
-    return Places(log, lambda: resized)
+    return ResumePoints(log, lambda: resized)
 
 
-def row_at(places: Places, offset: int, *, begins: bool = True) -> int | None:
-    return places.row_of(Place(offset=offset, begins=begins), COLS, ROWS)
+def row_at(places: ResumePoints, offset: int, *, begins: bool = True) -> int | None:
+    return places.row_of(ResumePoint(offset=offset, begins=begins), COLS, ROWS)
 
 
 def test_row_is_that_of_all_that_was_printed_or_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.meta import MOST_BEYOND, ToldCallers, ToldCommands
+from tmuxmcp.record.meta import MOST_BEYOND, ReportedCallers, ReportedCommands
 
 
 def test_what_a_caller_was_told_of_is_found_by_the_next_broker(tmp_path: Path) -> None:
     directory = SessionDirectory(tmp_path)
-    callers = ToldCallers(directory)
-    assert callers.of("me") == ToldCommands()
-    for told in (ToldCommands(3, frozenset({5, 900})), ToldCommands(7), ToldCommands(7, frozenset({9}))):
+    callers = ReportedCallers(directory)
+    assert callers.of("me") == ReportedCommands()
+    for told in (ReportedCommands(3, frozenset({5, 900})), ReportedCommands(7), ReportedCommands(7, frozenset({9}))):
         callers.tell("me", told)
-        assert callers.of("me") == ToldCallers(directory).of("me") == told
-    assert ToldCallers(directory).of("another") == ToldCommands()
+        assert callers.of("me") == ReportedCallers(directory).of("me") == told
+    assert ReportedCallers(directory).of("another") == ReportedCommands()
 
 
 @pytest.mark.parametrize("text", ["", "x", "\n", "1 x\n"])
@@ -25,29 +25,29 @@ def test_a_file_that_cannot_be_read_tells_of_nothing(tmp_path: Path, text: str) 
     directory = SessionDirectory(tmp_path)
     directory.told.mkdir()
     (directory.told / "me").write_text(text)
-    assert ToldCallers(directory).of("me") == ToldCommands()
+    assert ReportedCallers(directory).of("me") == ReportedCommands()
 
 
 def test_numbers_in_a_row_become_one() -> None:
     ended = [2, 3, 7]
-    told = ToldCommands(1).also(7, ended)
-    assert told == ToldCommands(1, frozenset({7}))
+    told = ReportedCommands(1).also(7, ended)
+    assert told == ReportedCommands(1, frozenset({7}))
     assert [told.knows(number) for number in (1, 2, 7)] == [True, False, True]
-    assert told.also(2, ended) == ToldCommands(2, frozenset({7}))
-    assert told.also(2, ended).also(3, [3, 7]) == ToldCommands(7)
+    assert told.also(2, ended) == ReportedCommands(2, frozenset({7}))
+    assert told.also(2, ended).also(3, [3, 7]) == ReportedCommands(7)
 
 
 def test_what_was_not_told_after_all_is_taken_out() -> None:
     ended = [2, 3, 7, 8]
-    assert ToldCommands(7).without([3], [3, 7, 8]) == ToldCommands(2, frozenset({7}))
-    assert ToldCommands(7).without([2, 3, 7], ended) == ToldCommands(1)
-    assert ToldCommands(3, frozenset({8})).without([8], [8]) == ToldCommands(3)
-    told = ToldCommands(3, frozenset({8})).without([3], [3, 7, 8])
+    assert ReportedCommands(7).without([3], [3, 7, 8]) == ReportedCommands(2, frozenset({7}))
+    assert ReportedCommands(7).without([2, 3, 7], ended) == ReportedCommands(1)
+    assert ReportedCommands(3, frozenset({8})).without([8], [8]) == ReportedCommands(3)
+    told = ReportedCommands(3, frozenset({8})).without([3], [3, 7, 8])
     assert [told.knows(number) for number in ended] == [True, False, False, True]
 
 
 def test_what_is_kept_one_by_one_is_bounded() -> None:
-    told = ToldCommands()
+    told = ReportedCommands()
     for number in range(2, 500):
         told = told.also(number, range(1, number + 1))
     assert len(told.beyond) == MOST_BEYOND

@@ -29,7 +29,7 @@ from tmuxmcp.record.events import (
 )
 from tmuxmcp.record.inputrequests import InputRequest, InputRequests, RequestAnswer
 from tmuxmcp.record.levels import AdoptionStage, Checkpoint, Level, LevelFile
-from tmuxmcp.record.meta import Cursors, Meta, QueuedInput, RecordingNote, ToldCallers, ToldCommands, WhyEnded
+from tmuxmcp.record.meta import Cursors, Meta, QueuedInput, RecordingNote, ReportedCallers, ReportedCommands, WhyEnded
 from tmuxmcp.record.notedcalls import NotedCall, NotedCalls
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind
 from tmuxmcp.record.past.timing import Times, TimingStep, TimingWriter
@@ -225,9 +225,9 @@ STORED = [
     ),
     Stored(
         "told",
-        lambda directory: ToldCallers(directory).tell("me", ToldCommands(3, frozenset({5, 900}))),
-        lambda directory: ToldCallers(directory).of("me"),
-        ToldCommands(3, frozenset({5, 900})),
+        lambda directory: ReportedCallers(directory).tell("me", ReportedCommands(3, frozenset({5, 900}))),
+        lambda directory: ReportedCallers(directory).of("me"),
+        ReportedCommands(3, frozenset({5, 900})),
     ),
     Stored(
         "typed",

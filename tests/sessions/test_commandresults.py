@@ -20,7 +20,7 @@ from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.value import asdict
 from tmuxmcp.machine.witness.kernel import InputWait
-from tmuxmcp.machine.witness.relays import Sight
+from tmuxmcp.machine.witness.relays import TerminalFacts
 from tmuxmcp.readiness import finding
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
@@ -352,7 +352,7 @@ async def test_a_mark_that_is_printed_behind_the_kernels_word_ends_no_command(
     session = broker.registry.sessions["a"]
     look = session._terminal.look
 
-    async def then_held_up(pane: Pane | None) -> Sight:
+    async def then_held_up(pane: Pane | None) -> TerminalFacts:
         sight = await look(pane)
         patched.undo()
         await broker.send(forges(session, "sleep 600"), enter=True, session_id="a", read="none")

@@ -10,7 +10,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, ShownEvent
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions.commands import INPUT_CHARS, MOST_WAITING, ShownInput, is_in, one_line
-from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT
+from tmuxmcp.terminal.text.echo import ECHO_LIMIT
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.value import replace
 from tmuxmcp.sessions.lease import ATTACHES_S, lapsed
-from tmuxmcp.tmux.held import Lease, NotedGiveBack
+from tmuxmcp.tmux.leaseoptions import Lease, NotedGiveBack
 from tmuxmcp.tmux.leases import AttachedClient
 
 NOW = 1_800_000_000.0

@@ -13,7 +13,7 @@ from tmuxmcp.machine import locks
 from tmuxmcp.record.events import Events, GivenBackEvent
 from tmuxmcp.sessions import lease
 from tmuxmcp.tmux import leases, panes
-from tmuxmcp.tmux.held import NotedGiveBack
+from tmuxmcp.tmux.leaseoptions import NotedGiveBack
 
 
 async def test_of_brokers_that_notice_a_give_back_together_one_writes_it_down(broker: Broker):

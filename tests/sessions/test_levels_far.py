@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict, judge
-from tmuxmcp.sessions.levels import FarEnd
+from tmuxmcp.sessions.levels import RemoteEnd
 
 SSH = Process(7, "ssh", "S", "poll_schedule_timeout", True)
 
@@ -46,7 +46,7 @@ def facts(process: Process = SSH, **more: object) -> KernelFacts:
 async def test_the_far_end_is_asked_when_ssh_has_passed_on_all_that_was_typed(
     here: KernelFacts | None, asks: bool, closes: bool
 ):
-    far, channel = FarEnd("/nowhere"), Unanswering()
+    far, channel = RemoteEnd("/nowhere"), Unanswering()
     far._channel = channel  # type: ignore[assignment]
     verdict = judge(here)
     _, judged = await far.look(here, verdict)

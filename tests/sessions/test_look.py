@@ -16,7 +16,7 @@ from tests.kit.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.machine.witness.kernel import KernelFacts
 from tmuxmcp.machine.witness.tty import TtyWitness
-from tmuxmcp.sessions.look import Look, Looks, Scan
+from tmuxmcp.sessions.look import LogView, Look, Looks
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 
@@ -178,11 +178,11 @@ class Growing:
         self.event.set()
         self.event = anyio.Event()
 
-    async def see(self) -> Scan:
+    async def see(self) -> LogView:
         self.seen.append(time.monotonic())
         return None  # type: ignore[return-value]
 
-    def wakes(self, step_s: float, deadline: float) -> Looks[Scan]:
+    def wakes(self, step_s: float, deadline: float) -> Looks[LogView]:
         return Looks(lambda: self.event, self.see, step_s, deadline)
 
 
@@ -203,7 +203,7 @@ async def changed_by_another(growing: Growing) -> None:
 async def test_a_change_while_it_is_looked_at_is_not_missed() -> None:
     growing = Growing()
 
-    async def see() -> Scan:
+    async def see() -> LogView:
         growing.change()
         return await growing.see()
 

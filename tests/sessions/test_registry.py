@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import SLOW, end_server
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.record.meta import Meta, ToldCommands
+from tmuxmcp.record.meta import Meta, ReportedCommands
 from tmuxmcp.sessions.life import EndCause
 from tmuxmcp.sessions.retention import AgeLimits, end_idle
 from tmuxmcp.sessions.session import Session
@@ -87,7 +87,7 @@ async def test_a_broker_leaves_the_directory_of_a_later_session_alone(broker: Br
         await other.create_session("bash", name="a")
         files = {path: path.read_bytes() for path in before.directory.path.glob("*.json*")}
         before.cursors.move("library", 7)
-        before.told.tell("library", ToldCommands(3))
+        before.told.tell("library", ReportedCommands(3))
         before.will_end(EndCause.IDLE)
         before.write_input(bytes=1, keys=0)
         before.mark_destroyed()

@@ -17,8 +17,8 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.events import ExitedEvent, InputEvent, SessionClock
-from tmuxmcp.sessions import timekeeper
-from tmuxmcp.sessions.timekeeper import Delays
+from tmuxmcp.sessions import background
+from tmuxmcp.sessions.background import Delays
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def broker(
 ) -> AsyncIterator[Broker]:
     """A broker that notes each time as known, however long a busy machine holds it up."""
     monkeypatch.setattr(Delays, "lately", lambda delays: False)
-    monkeypatch.setattr(timekeeper, "HELD_UP_S", 3600.0)
+    monkeypatch.setattr(background, "HELD_UP_S", 3600.0)
     settings = BrokerSettings(state_dir=state_dir, program="bash")
     async with Broker.open(settings, keeps_times=True) as opened:
         yield opened

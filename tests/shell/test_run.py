@@ -23,10 +23,10 @@ from tmuxmcp.machine.launch.shells import shell_of
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.shellview import REMEMBERED_COMMANDS
-from tmuxmcp.shell import entering
-from tmuxmcp.shell.atprompt import AtPrompt, PromptFacts, PromptNeed, PromptStep
-from tmuxmcp.shell.entering import interrupt
-from tmuxmcp.shell.typed import Job
+from tmuxmcp.shell import typing
+from tmuxmcp.shell.outcomes import Job
+from tmuxmcp.shell.promptjudge import AtPrompt, PromptFacts, PromptNeed, PromptStep
+from tmuxmcp.shell.typing import interrupt
 from tmuxmcp.tmux.panes import Pane, recall
 
 
@@ -99,7 +99,7 @@ async def test_claim_of_somebody_gone_ends(broker: Broker) -> None:
 
 async def test_shell_that_works_at_its_prompt_is_given_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads our key late; one that waits for keys and says nothing is in another mode."""
-    monkeypatch.setattr(entering, "LISTENS_BUSY_S", 60.0)
+    monkeypatch.setattr(typing, "LISTENS_BUSY_S", 60.0)
     await broker.create_session("zsh", name="a")
     spins = "local end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done"
     await broker.run(f"spin() {{ {spins}; }}; zle -N spin; bindkey '^T' spin", session_id="a")
@@ -222,7 +222,7 @@ async def test_a_broker_taken_for_gone_types_nothing_into_what_runs_by_then(
     """It stands still between our key and its command; another one runs a command at that prompt meanwhile."""
     await broker.create_session(program, name="a")
     await broker.run("true", session_id="a")
-    type_answer, asked, goes_on = entering.type_answer, anyio.Event(), anyio.Event()
+    type_answer, asked, goes_on = typing.type_answer, anyio.Event(), anyio.Event()
 
     async def late(*given: Any) -> bool:
         if not asked.is_set():
@@ -230,7 +230,7 @@ async def test_a_broker_taken_for_gone_types_nothing_into_what_runs_by_then(
             await goes_on.wait()
         return await type_answer(*given)
 
-    monkeypatch.setattr(entering, "type_answer", late)
+    monkeypatch.setattr(typing, "type_answer", late)
     async with Broker.open(broker.settings, "another") as other, anyio.create_task_group() as calls:
         over = anyio.Event()
 
@@ -261,13 +261,13 @@ async def test_an_interrupt_before_a_command_is_typed_leaves_no_part_of_it_to_ru
     """The shell listens already. What it does not read as the command would be keys of its line, the newline Enter."""
     await broker.create_session(program, name="a")
     await broker.run("true", session_id="a")
-    session, type_answer = broker.registry.sessions["a"], entering.type_answer
+    session, type_answer = broker.registry.sessions["a"], typing.type_answer
 
     async def interrupted(*given: Any) -> bool:
         await interrupt(session, session.live())
         return await type_answer(*given)
 
-    monkeypatch.setattr(entering, "type_answer", interrupted)
+    monkeypatch.setattr(typing, "type_answer", interrupted)
     command = f"true || '\ntouch {tmp_path}/part\n'"
     with suppress(SessionBusy):
         ran = await broker.run(command, session_id="a", timeout_ms=int(1000 * SLOW))
@@ -288,7 +288,7 @@ async def test_a_shell_that_listens_for_what_an_interrupt_has_taken_away_is_take
     """An interrupt empties the terminal's queue: of the NULs that end the parts of a command, only some arrive."""
     await broker.create_session(program, name="a")
     await broker.run("true", session_id="a")
-    typed, type_answer = anyio.Event(), entering.type_answer
+    typed, type_answer = anyio.Event(), typing.type_answer
 
     async def halved(session: Session, pane: Pane, job: Job, data: bytes, *given: Any) -> bool:
         typed.set()
@@ -297,7 +297,7 @@ async def test_a_shell_that_listens_for_what_an_interrupt_has_taken_away_is_take
             session, pane, job, b"\0".join(parts[: kept + 1]) + b"".join(parts[kept + 1 :]), *given
         )
 
-    monkeypatch.setattr(entering, "type_answer", halved)
+    monkeypatch.setattr(typing, "type_answer", halved)
     if how == "run goes on":
         with pytest.raises(SessionBusy, match="Nothing was run"):
             await broker.run("echo lost", session_id="a", timeout_ms=int(10_000 * SLOW))

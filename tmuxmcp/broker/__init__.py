@@ -14,7 +14,7 @@ is added. A verb is a function with `@verb` above it, in the module of what it d
     waiting          one wait over several sessions
     lifecycle        sessions are made, resized, signalled, ended, restored
     recorder         recordings and exports
-    userinput        a person is asked (`answering`, `hands`: how a person does it)
+    userinput        a person is asked (`answering`, `pageinput`: how a person does it)
     programs/        files and processes of the machine, git, gdb, r2
 
 `again` answers calls with an id that were made before. `broker` opens and closes all of it, with its background jobs.

@@ -47,9 +47,9 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import NOTHING_RAN, IdempotentCall, digest_of, write_result
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell import typed
+from tmuxmcp.shell import outcomes
+from tmuxmcp.shell.outcomes import Job, RunOutcome
 from tmuxmcp.shell.run import ReturnWhen, take_up
-from tmuxmcp.shell.typed import Job, RunOutcome
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Stamp
@@ -189,7 +189,7 @@ async def _read_again(work: Work[q.Run], noted: NotedCall, found: r.RunResult) -
     if noted.result and noted.result.get("left_out"):
         await call.room(min(request.max_bytes, found.end_offset - found.start_offset))
         found = replace(found, **await _output(session, found, request), note=noted.result["note"])
-    if session.cursor_of(call.caller) < found.end_offset:
+    if session.cursor_of(call.caller, found.end_offset) < found.end_offset:
         has_read(session, call, found.end_offset)
     if found.completed and found.command_number is not None:
         commandresults.tell(session, call, found.command_number)
@@ -253,7 +253,7 @@ async def _under_way(work: Work[q.Run], noted: NotedCall) -> r.RunResult | None:
         track = session.track_of(job.level.nonce)
         if look.level.nonce != job.level.nonce or track.job != job.name or track.state is not ShellState.RUNNING:
             return None
-        ran = replace(typed.unfinished(session, look, job, "timeout"), level=job.level)
+        ran = replace(outcomes.unfinished(session, look, job, "timeout"), level=job.level)
         return await _ran(work, session, ran, clamp(work.broker.settings, work.request.timeout_ms)[1])
 
 
@@ -416,11 +416,11 @@ def _job(session: Session, noted: NotedCall, text: str) -> Job:
 
 def _ended(session: Session, look: Look, job: Job) -> RunOutcome | None:
     """How it ended, if that is known for certain."""
-    ran = typed.done(session, look, job)
+    ran = outcomes.done(session, look, job)
     if ran:
         return replace(ran, level=job.level)
     command = session.commands.of_job(look, job.name)
-    return _of_command(session, look, job, command) if command and not typed.replaced(session, look, job) else None
+    return _of_command(session, look, job, command) if command and not outcomes.replaced(session, look, job) else None
 
 
 def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -> RunOutcome:
@@ -434,12 +434,12 @@ def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -
     if last:
         level = session.level_of(job.level.nonce)
         why = (
-            typed.why_not_its_code(session, look, level, job.text)
+            outcomes.why_not_its_code(session, look, level, job.text)
             if own
-            else typed.why_in_doubt(level, track, job.text)
+            else outcomes.why_in_doubt(level, track, job.text)
         )
     if outcome == "ready" and code is None and not why:
-        why = f"{typed.SAYS_ZERO} {typed.LOOK_BEFORE_AGAIN}"
+        why = f"{outcomes.SAYS_ZERO} {outcomes.LOOK_BEFORE_AGAIN}"
     if own and not why:
         code = look.exit_status[0]
     return RunOutcome(
@@ -450,7 +450,7 @@ def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -
         start=command.start,
         end=max(command.start, command.end),
         cwd=command.cwd,
-        duration_ms=typed.since(job),
+        duration_ms=outcomes.since(job),
         note=why or None,
         number=command.number,
         level=job.level,

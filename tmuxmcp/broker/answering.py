@@ -34,9 +34,9 @@ from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.secretreader import reader_of
 from tmuxmcp.shell.sequence import ENTER, Text
-from tmuxmcp.tmux import answerkey, leases, unseen
+from tmuxmcp.tmux import answerkey, leases, secrettyping
 from tmuxmcp.tmux.answerkey import PersonTypes
-from tmuxmcp.tmux.held import taken_error, user_name
+from tmuxmcp.tmux.leaseoptions import taken_error, user_name
 from tmuxmcp.tmux.leases import AttachedClient
 
 TERMINAL_LINE_BYTES = 4095
@@ -245,7 +245,7 @@ class PersonAnswers:
         if held and not held.paused and held.by != user_name():
             raise taken_error(session.id, held)
         self.check_waits(what)
-        program = await unseen.program_in_front(session.tmux, pane)
+        program = await secrettyping.program_in_front(session.tmux, pane)
         look = await session.look()  # after all else: what is looked at is what is typed into
         if what.request.secret and look.mode != "password":
             raise WrongMode(
@@ -266,7 +266,7 @@ class PersonAnswers:
             session.commands.typing(TypedInput(look.size, line, by="person"))
         ends = held is not None
         if what.request.secret:
-            if not await unseen.type_secret(session.tmux, pane, bytearray(data), program, ends=ends):
+            if not await secrettyping.type_secret(session.tmux, pane, bytearray(data), program, ends=ends):
                 await not_typed(session)
         else:
             what_is_typed = Typing(Text(""), [Text(line), ENTER], "never")

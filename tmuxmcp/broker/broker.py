@@ -18,9 +18,9 @@ import anyio.abc
 from tmuxmcp.broker import again, lifecycle, stages
 from tmuxmcp.broker.admission import span
 from tmuxmcp.broker.answering import InClient, PersonAnswers
-from tmuxmcp.broker.hands import PageInput
 from tmuxmcp.broker.lifecycle import Pruned, Restored
-from tmuxmcp.broker.sight import SessionSights
+from tmuxmcp.broker.listing import SessionOverviews
+from tmuxmcp.broker.pageinput import PageInput
 from tmuxmcp.broker.verbs import Services, Work
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument, TmuxFailed, TmuxMcpError, Unauthorized
@@ -38,6 +38,7 @@ from tmuxmcp.readiness.wait import SessionWatch, WatchChange
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.sessions import lease, retention
+from tmuxmcp.sessions.background import CheckpointMaker, RecordingCare, SizesSeen, Timekeeper
 from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Follow
@@ -47,10 +48,9 @@ from tmuxmcp.sessions.registry import Registry, Repair
 from tmuxmcp.sessions.retention import RetentionWish
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.statusline import StatusLine
-from tmuxmcp.sessions.timekeeper import CheckpointMaker, RecordingCare, SizesSeen, Timekeeper
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
-from tmuxmcp.tmux.held import Lease
+from tmuxmcp.tmux.leaseoptions import Lease
 from tmuxmcp.tmux.server import Tmux
 
 if TYPE_CHECKING:
@@ -341,9 +341,9 @@ class Broker(Operations):
         """
         return self.services.pages.shown(session_id, page)
 
-    def seeing(self) -> SessionSights:
+    def seeing(self) -> SessionOverviews:
         """A look at all sessions at once, for a person."""
-        return SessionSights(self.registry)
+        return SessionOverviews(self.registry)
 
     @property
     def listeners(self) -> int:

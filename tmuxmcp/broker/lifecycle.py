@@ -14,8 +14,8 @@ from typing import cast
 
 import anyio
 
+from tmuxmcp.broker.listing import recording_of
 from tmuxmcp.broker.reading import clamp, notes
-from tmuxmcp.broker.sight import recording_of
 from tmuxmcp.broker.verbs import Services, Work, verb
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
@@ -32,7 +32,7 @@ from tmuxmcp.contract.errors import (
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.value import replace, value
 from tmuxmcp.gate.audit import Audit, of_removal
-from tmuxmcp.machine import locks, ourselves
+from tmuxmcp.machine import locks, ownprocess
 from tmuxmcp.machine.environment import session_environment
 from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.finding import certain
@@ -224,7 +224,7 @@ async def _restoration(broker: Services, session: Session, request: q.CreateSess
                 session_id=session.id,
             )
     present = session_environment(
-        ourselves.environment(),
+        ownprocess.environment(),
         allow=settings.env_allow,
         settings_env=settings.env,
         env=found.request.env,

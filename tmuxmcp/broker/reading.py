@@ -26,7 +26,7 @@ from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.screens import ScreenChange, Screens, change, shown_by
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell import typed
+from tmuxmcp.shell import outcomes
 from tmuxmcp.shell.startup import start_up
 from tmuxmcp.terminal.emulator.capture import NOTHING_SHOWN
 from tmuxmcp.tmux.panes import Pane, PaneChanged
@@ -245,7 +245,7 @@ def has_read(session: Session, call: Call, offset: int) -> None:
             session.cursors.move(call.caller, before)
 
     session.cursors.move(call.caller, offset)
-    call.untold.append(put_back)
+    call.undo.append(put_back)
 
 
 def _most_bytes(session: Session, asked: ReadRequest, call: Call) -> int:
@@ -329,7 +329,7 @@ def _command(
     if number is None and wait.wants("command"):  # one that has ended since is left for the next wait
         return None
     if number is None:
-        numbers = commandresults.untold(session, look, call.caller)
+        numbers = commandresults.not_reported(session, look, call.caller)
         typed = wait.typed_now
         if typed:
             behind = session.commands.ended_behind(typed.offset, [typed.runs])
@@ -353,7 +353,7 @@ def note_match(session: Session, outcome: r.Outcome, match: Match | None, call: 
     before = session.matched.of(call.caller)
     if match and outcome == "matched" and match.end > before:
         session.matched.move(call.caller, match.end)
-        call.untold.append(lambda: session.matched.move(call.caller, before))
+        call.undo.append(lambda: session.matched.move(call.caller, before))
 
 
 def _ended_with_session(session: Session, look: Look) -> r.Command | None:
@@ -363,7 +363,7 @@ def _ended_with_session(session: Session, look: Look) -> r.Command | None:
     if found is None or found.end_offset is None or look.exit_status[0] is None:
         return found if found and found.end_offset is not None else None
     level = next(each.level for each in look.levels if each.level.number == running[-1][1])
-    why = typed.why_not_its_code(session, look, level, found.text)
+    why = outcomes.why_not_its_code(session, look, level, found.text)
     return found if why else replace(found, exit_code=look.exit_status[0])
 
 
@@ -517,4 +517,4 @@ def _note_told(session: Session, call: Call) -> None:
     """Remember that the caller is told, and how to forget it."""
     before = session.handed.of(call.caller)
     session.handed.move(call.caller, len(handed_back(session.events.holdings())))
-    call.untold.append(lambda: session.handed.move(call.caller, before))
+    call.undo.append(lambda: session.handed.move(call.caller, before))

@@ -1,7 +1,7 @@
 """Recordings that run: begun and stopped by callers, brought to their end where a session has ended.
 
 While one runs there is only its note (`record/meta.py`). Its file is made of the log afterwards, by
-whatever broker is there then (`sessions/timekeeper.py`).
+whatever broker is there then (`sessions/background.py`).
 """
 
 from __future__ import annotations

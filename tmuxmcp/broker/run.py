@@ -13,7 +13,7 @@ from tmuxmcp.readiness import finding
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import run
-from tmuxmcp.shell.typed import RunOutcome
+from tmuxmcp.shell.outcomes import RunOutcome
 
 
 @verb(q.Run)
@@ -61,7 +61,7 @@ async def ran_result(work: Work[q.Run], session: Session, ran: RunOutcome, effec
     output = await output_of(session, ran.start, ran.end, request.max_bytes, waits=waits)
     if output.shown:
         work.broker.part(Reading).screens.showed(session.id, call.caller, output.shown)
-    if session.cursor_of(call.caller) < ran.end:
+    if session.cursor_of(call.caller, ran.end) < ran.end:
         has_read(session, call, ran.end)
     if ran.completed and ran.number is not None:
         commandresults.tell(session, call, ran.number)

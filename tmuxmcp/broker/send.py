@@ -24,7 +24,7 @@ from tmuxmcp.contract.requests import Send
 from tmuxmcp.contract.settings import BrokerSettings, Secret
 from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import conditions
-from tmuxmcp.machine.secretvalue import value_of
+from tmuxmcp.machine.usercommands import value_of
 from tmuxmcp.machine.witness.kernel import entered_at
 from tmuxmcp.readiness import finding
 from tmuxmcp.readiness.wait import WaitCondition
@@ -33,10 +33,10 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
-from tmuxmcp.shell.entering import end_listening
 from tmuxmcp.shell.secretreader import SecretMoment, moment, secret_named
 from tmuxmcp.shell.startup import refuse_first_input
-from tmuxmcp.tmux import unseen
+from tmuxmcp.shell.typing import end_listening
+from tmuxmcp.tmux import secrettyping
 
 
 @verb(q.Send)
@@ -82,12 +82,12 @@ async def _send_secret(work: Work[q.Send], session: Session, secret: Secret, wai
         await reading.before(session, request, wait, call, now=True)
         async with session.input_lock:
             pane = session.live()
-            program = await unseen.program_in_front(session.tmux, pane)
+            program = await secrettyping.program_in_front(session.tmux, pane)
             now = await _may(work, secret, session)
             _note(session, now.look, wait)
             size = len(value)
             stamp = await noting.types(session, now.look.size, bytes=size + 1) if noting else None
-            if not await unseen.type_secret(session.tmux, pane, value, program, stamp=stamp):
+            if not await secrettyping.type_secret(session.tmux, pane, value, program, stamp=stamp):
                 await not_typed(session)
         session.write_input(bytes=size, keys=1)
         if noting:
@@ -237,7 +237,7 @@ async def in_turn(
     session_id, handed_back, error = steps[0].session_id, None, None
     for number, step in enumerate(steps, 1):
         following = steps[number] if number < len(steps) else None
-        one = replace(call, untold=[], goes_on=_goes_on(step, following))
+        one = replace(call, undo=[], goes_on=_goes_on(step, following))
         if done:
             left_ms = int((until - time.monotonic()) * 1000)
             if left_ms <= 0:
@@ -255,9 +255,9 @@ async def in_turn(
             notes.append(f"Step {number} was not done: {failed}")
             break
         except BaseException:
-            call.not_told()
+            call.roll_back()
             raise
-        call.untold.extend(one.untold)
+        call.undo.extend(one.undo)
         session_id, handed_back = last.session_id, handed_back or last.handed_back
         done.append(_done(last))
         if noting:

@@ -42,8 +42,8 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
-from tmuxmcp.shell.entering import end_listening
 from tmuxmcp.shell.sequence import KeySequence, Text, ends_with_newline, items_of, text_of
+from tmuxmcp.shell.typing import end_listening
 from tmuxmcp.terminal.keys import encode
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, text_width

@@ -24,8 +24,8 @@ from typing import Any, cast
 from tmuxmcp.broker import (
     again,
     lifecycle,
+    listing,  # noqa: F401 - registers its verbs
     send,
-    sight,  # noqa: F401 - registers its verbs
     userinput,  # noqa: F401 - registers its verb
     waiting,  # noqa: F401 - registers its verb
 )

@@ -23,14 +23,14 @@ from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError, WrongMode
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.value import value
 from tmuxmcp.gate import confirmations
-from tmuxmcp.machine.secretvalue import notify
+from tmuxmcp.machine.usercommands import notify
 from tmuxmcp.record.inputrequests import InputRequest, RequestAnswer
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.secretreader import reader_of
 from tmuxmcp.terminal.widths import sanitize
-from tmuxmcp.tmux.held import user_name
+from tmuxmcp.tmux.leaseoptions import user_name
 
 REQUEST_DIGEST = "request "
 """How the digest of a question begins that is a request for input; its id follows."""

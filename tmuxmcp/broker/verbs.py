@@ -38,13 +38,13 @@ from tmuxmcp.machine.launch import launch
 from tmuxmcp.machine.processes import Counting
 from tmuxmcp.machine.searching import Searching
 from tmuxmcp.record.notedcalls import NotedCalls
+from tmuxmcp.sessions.background import CheckpointMaker
 from tmuxmcp.sessions.bounds import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.retention import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.sessions.timekeeper import CheckpointMaker
 from tmuxmcp.shell import adopting
 from tmuxmcp.shell.secretreader import SecretReader
 
@@ -63,7 +63,7 @@ class Services:
         self.searching = Searching()
         self.targets = Targets(registry, creation, self.searching, settings)
         self.admission = Admission(settings.max_calls)
-        self.ends = ToldEnds(registry)
+        self.ends = ReportedEnds(registry)
         self.noted_calls = NotedCalls(settings.state_dir, settings.request_id_days)
         self.tracer = tracer() if settings.traces else None
         self.counting = Counting(launch.KEY_VARIABLE)
@@ -125,14 +125,14 @@ class Work(Generic[Q]):
     def answering(self) -> Iterator[None]:
         """While this is open, an answer is made: where that fails, nothing counts as told to the caller."""
         asked = self.call
-        self.call = replace(asked, untold=[])
+        self.call = replace(asked, undo=[])
         try:
             with self.broker.making.aside() if self.broker.making else nullcontext():
                 yield
         except BaseException:  # cancelled, for one
-            self.call.not_told()
+            self.call.roll_back()
             raise
-        asked.untold[:] = self.call.untold
+        asked.undo[:] = self.call.undo
         self.call = asked
 
     async def session(self) -> Session:
@@ -217,7 +217,7 @@ OVER_MODES = ("exited", "lost")
 """Modes of sessions in which nothing runs."""
 
 
-class ToldEnds:
+class ReportedEnds:
     """Who was told of which ends."""
 
     def __init__(self, registry: Registry) -> None:

@@ -108,7 +108,7 @@ async def _first_outcome(
                 patterns=patterns,
                 seen=screens.find(screens.last(session.id, call.caller)),
                 command=request.command,
-                news_from=session.seen_to(call.caller),
+                news_from=session.read_or_seen_to(call.caller),
                 needs_you=partial(_needs_you, session, call),
                 look_s=look_s,
                 caller=call.caller,
@@ -188,7 +188,7 @@ async def _has(session: Session, look: Look, request: q.Wait, call: Call) -> _Wa
     needs, evidence = _needs(session, look, call) if "needs_you" in wanted else (False, None)
     if needs:
         return _WaitOutcome(session, "needs_you", evidence)
-    if "output" in wanted and look.size > session.seen_to(call.caller):
+    if "output" in wanted and look.size > session.read_or_seen_to(call.caller):
         return _WaitOutcome(session, "output")
     return None
 
@@ -218,7 +218,7 @@ def _needs(session: Session, look: Look, call: Call) -> tuple[bool, r.Evidence |
 
 def _own_end(session: Session, look: Look, call: Call) -> int | None:
     """Number of the caller's newest command that has ended, if it was not told of that."""
-    numbers = commandresults.untold(session, look, call.caller)
+    numbers = commandresults.not_reported(session, look, call.caller)
     newest = session.commands.newest_of(look, call.caller, numbers) if numbers else None
     return newest.number if isinstance(newest, EndedCommand) else None
 
@@ -244,7 +244,7 @@ def _told_of(session: Session, call: Call, asked: set[str]) -> None:
     """The caller is told of what waits for a person, if it gets the answer."""
     before = session.asks_told.get(call.caller, set())
     session.asks_told[call.caller] = asked
-    call.untold.append(lambda: session.asks_told.update({call.caller: before}))
+    call.undo.append(lambda: session.asks_told.update({call.caller: before}))
 
 
 async def _result(

@@ -108,15 +108,15 @@ class Call:
     """`await enough()` returns when a wait is to end and to say how things stand; None: it goes on to its end."""
     goes_on: Callable[[ReadResult], bool] | None = None
     """Told how a wait ended, without content: True where more is typed at once, and nobody sees what is there."""
-    untold: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
-    """What puts back what was noted as told to the caller; for `not_told`."""
+    undo: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
+    """What puts back what was noted as told to the caller; for `roll_back`."""
     call_id: str = field(default_factory=new_call_id)
     """Correlation id: in the result's `_meta`, in the logs."""
 
-    def not_told(self) -> None:
+    def roll_back(self) -> None:
         """The caller never gets the answer: what it tells alone counts as not told. Once; what was told since stays."""
-        while self.untold:
-            self.untold.pop()()
+        while self.undo:
+            self.undo.pop()()
 
 
 def joined_notes(*notes: str | None) -> str | None:

@@ -1,6 +1,6 @@
 """The HTTP service as one ASGI application: /mcp in both protocol eras, /rpc, /healthz, /metrics, and the page at /.
 
-Here paths are given to what answers them; who may come in is `entrance`'s business, sockets are `listener`'s.
+Here paths are given to what answers them; who may come in is `access`'s business, sockets are `listener`'s.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tmuxmcp.contract.errors import LOOK_BEFORE, Cancelled, InvalidArgument, IoE
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.faces import listener
-from tmuxmcp.faces.entrance import GONE, MAX_BODY, PROOF_HEADER, TASK, TOKEN, Entrance
+from tmuxmcp.faces.access import GONE, MAX_BODY, PROOF_HEADER, TASK, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, McpFace, Results
 from tmuxmcp.faces.metrics import Metrics
 from tmuxmcp.faces.page import codes
@@ -40,8 +40,8 @@ from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.text import AnswerRoom
 from tmuxmcp.faces.tokens import PERSON_TOKEN, Token, Tokens, bearer
 from tmuxmcp.nodes import fleetfile
+from tmuxmcp.nodes.callnews import GatewayCalls
 from tmuxmcp.nodes.fleet import AnyBroker
-from tmuxmcp.nodes.remotecalls import GatewayCalls
 from tmuxmcp.nodes.transport import background_tasks
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tmuxmcp.contract.errors import IoError, PermissionDenied
-from tmuxmcp.faces.entrance import KNOW, refusal
+from tmuxmcp.faces.access import KNOW, refusal
 from tmuxmcp.faces.page.codes import ServedPage
 from tmuxmcp.faces.tokens import is_loopback
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from tmuxmcp.contract.errors import TmuxMcpError, Unsupported
 from tmuxmcp.contract.words import EVERY_SESSION
-from tmuxmcp.machine import ourselves
+from tmuxmcp.machine import ownprocess
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.fleet import AnyBroker
@@ -140,8 +140,8 @@ def sent() -> Iterator[None]:
 @contextmanager
 def _with_otel_variables() -> Iterator[None]:
     """The variables of OpenTelemetry, which a server withholds from its environment, while it is set up."""
-    names = [name for name in ourselves.environment() if name.startswith("OTEL_") and name not in os.environ]
-    os.environ.update({name: ourselves.environment()[name] for name in names})
+    names = [name for name in ownprocess.environment() if name.startswith("OTEL_") and name not in os.environ]
+    os.environ.update({name: ownprocess.environment()[name] for name in names})
     try:
         yield
     finally:

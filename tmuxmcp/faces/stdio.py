@@ -509,7 +509,7 @@ class RecentAnswers:
     def add(self, number: RequestId, call: Call) -> None:
         """Take note of a call that has its answer."""
         if number in self._cancelled:
-            call.not_told()
+            call.roll_back()
         else:
             self._calls[number] = call
             _bound(self._calls)
@@ -518,7 +518,7 @@ class RecentAnswers:
         """The client has cancelled a call, and reads no answer to it."""
         call = self._calls.pop(number, None)
         if call:
-            call.not_told()
+            call.roll_back()
         else:
             self._cancelled[number] = None
             _bound(self._cancelled)

@@ -41,7 +41,7 @@ HALF_TYPED_CHARS = 64 * 1024
 
 
 @value
-class ActionPlace:
+class ShellContext:
     """Where an action would happen, as far as it is known; nothing of it where there is no session yet."""
 
     session_id: str = ""
@@ -79,7 +79,7 @@ class TypedLine:
 
 async def action_of(
     request: Request[Any],
-    place: ActionPlace,
+    place: ShellContext,
     parsing: Parsing,
     pending: str | None = "",
     program: Sequence[str] = (),
@@ -135,7 +135,7 @@ async def action_of(
 
 
 async def _of_typing(
-    request: q.Send, keys: tuple[str, ...], place: ActionPlace, parsing: Parsing, pending: str | None
+    request: q.Send, keys: tuple[str, ...], place: ShellContext, parsing: Parsing, pending: str | None
 ) -> tuple[str | None, list[SimpleCommand]]:
     """The shell text that a `send` has run, and its commands; else the program in front, which gets the keys."""
     in_front = [SimpleCommand((place.foreground or None,))]
@@ -225,10 +225,10 @@ def pending_after(pending: str | None, request: q.Send) -> str | None:
     return line_after(pending, text, _keys(request)[_controls(text) :]).pending
 
 
-def place_of(session_id: str, look: Look) -> ActionPlace:
+def place_of(session_id: str, look: Look) -> ShellContext:
     """Where an action would happen in a session."""
     words = look.foreground.command.split() if look.foreground else []
-    return ActionPlace(
+    return ShellContext(
         session_id=session_id,
         cwd=look.cwd,
         mode=look.mode,

@@ -28,7 +28,7 @@ from tmuxmcp.machine.ownfiles import closing, open_file
 from tmuxmcp.shell.sequence import KeySequence, items_of
 
 if TYPE_CHECKING:
-    from tmuxmcp.gate.actions import ActionPlace
+    from tmuxmcp.gate.actions import ShellContext
     from tmuxmcp.gate.policy.judge import Ruling
 
 AUDIT_FILE_BYTES = 10 * 1024 * 1024
@@ -205,7 +205,7 @@ class AuditLine:
         """It is known what came of the call."""
         return bool(self._facts["outcome"] != "started")
 
-    def see(self, place: ActionPlace) -> None:
+    def see(self, place: ShellContext) -> None:
         """Take in where it happens."""
         self._facts["session_id"] = self._facts["session_id"] or place.session_id or None
         self._facts["cwd"] = self._facts["cwd"] or place.cwd

@@ -26,18 +26,18 @@ from tmuxmcp.gate.audit import Audit, AuditLine, Redactor
 from tmuxmcp.gate.confirmations import OFFER_S, Confirmations, first_answer, offer_next, reach
 from tmuxmcp.gate.policy.parsing import Parsing
 from tmuxmcp.gate.target import Target
-from tmuxmcp.machine import ourselves
+from tmuxmcp.machine import ownprocess
 from tmuxmcp.machine.environment import is_secret_name, user_shell
 from tmuxmcp.machine.sandbox.sandbox import meets
-from tmuxmcp.machine.secretvalue import notify
 from tmuxmcp.machine.ssh.client import parse
+from tmuxmcp.machine.usercommands import notify
 from tmuxmcp.record.log import wake
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.bounds import allows
 from tmuxmcp.terminal.text.plain import sanitize
 
 if TYPE_CHECKING:
-    from tmuxmcp.gate.actions import ActionPlace
+    from tmuxmcp.gate.actions import ShellContext
     from tmuxmcp.gate.policy.judge import Action, Policy, Rule, Ruling
     from tmuxmcp.sessions.session import Session
     from tmuxmcp.shell.secretreader import SecretMoment, SecretReader
@@ -59,7 +59,7 @@ class Judged:
     """A target, and how it was when it was judged."""
 
     target: Target
-    place: ActionPlace
+    place: ShellContext
     reader: SecretReader | None = None
     """Who would get the secret, if one is to be typed."""
 
@@ -69,7 +69,7 @@ class Gate:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
-        self.redactor = Redactor(ourselves.environment())
+        self.redactor = Redactor(ownprocess.environment())
         self.redactor.learn_environment(settings.env)
         self._audit = Audit(settings.state_dir, wish=settings.audit)
         self._typed: OrderedDict[str, str | None] = OrderedDict()
@@ -249,7 +249,7 @@ class Gate:
             return None  # there is none, or no question in it yet: what acts says so
         return await secretreader.moment(request.secret, secret, target.session)
 
-    async def _action(self, request: Request[Any], place: ActionPlace) -> Action:
+    async def _action(self, request: Request[Any], place: ShellContext) -> Action:
         from tmuxmcp.gate.actions import action_of
 
         settings = self.settings
@@ -261,7 +261,7 @@ class Gate:
             if self._typed.get(place.session_id, "") == pending:
                 return action  # otherwise another call has typed meanwhile
 
-    def _remember(self, request: Request[Any], place: ActionPlace) -> None:
+    def _remember(self, request: Request[Any], place: ShellContext) -> None:
         """What now stands in a shell's line without Enter: the next `send` may end it."""
         if not isinstance(request, Send) or not place.takes_commands or place.secret:
             return
@@ -339,12 +339,12 @@ class Gate:
                 await reach(session, self.settings, opened)
         return opened
 
-    async def _action_place(self, target: Target) -> ActionPlace:
-        from tmuxmcp.gate.actions import ActionPlace, place_of
+    async def _action_place(self, target: Target) -> ShellContext:
+        from tmuxmcp.gate.actions import ShellContext, place_of
 
         session = target.session
         if session is None:
-            return ActionPlace(cwd=self.settings.cwd or os.getcwd())
+            return ShellContext(cwd=self.settings.cwd or os.getcwd())
         if self.policy and self.policy.looks_at_modes:  # the kernel tells the rest
             await session.refresh()
         return place_of(session.id, await session.look())

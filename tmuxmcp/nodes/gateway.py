@@ -22,7 +22,7 @@ import anyio
 import anyio.abc
 
 from tmuxmcp import __version__
-from tmuxmcp.broker.sight import spell
+from tmuxmcp.broker.listing import spell
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, Question, joined_notes, new_call_id, no_progress, nobody
@@ -45,8 +45,8 @@ from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.gate.gate import authorize
 from tmuxmcp.nodes import ids
+from tmuxmcp.nodes.callnews import may_repeat
 from tmuxmcp.nodes.ids import check_node, fleet_id, split
-from tmuxmcp.nodes.remotecalls import may_repeat
 from tmuxmcp.nodes.transport import Machine, Transport, VisitAnswer, background_tasks
 from tmuxmcp.sessions import noting
 
@@ -662,7 +662,7 @@ async def _telling(call: Call) -> AsyncIterator[Call]:
 
 def _quiet(call: Call) -> Call:
     """The call as one of several that stand for it: none of them asks the person or reports progress by itself."""
-    return replace(call, progress=no_progress, ask=nobody, answers="", untold=[])
+    return replace(call, progress=no_progress, ask=nobody, answers="", undo=[])
 
 
 def _digest(call: Call, request_id: str) -> str:

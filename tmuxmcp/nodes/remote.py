@@ -41,8 +41,8 @@ from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import ASCIICAST_METHOD, Cast
 from tmuxmcp.nodes import fleetfile, transport
+from tmuxmcp.nodes.callnews import NEWS_HELD_S, EndedForQuestion, RemoteCall, RemoteCalls, own_time_s
 from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry
-from tmuxmcp.nodes.remotecalls import NEWS_HELD_S, EndedForQuestion, RemoteCall, RemoteCalls, own_time_s
 from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 
 BROKER_BACK_S = 1.8

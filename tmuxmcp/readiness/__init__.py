@@ -9,16 +9,16 @@ In which order. Each look (`sessions/look.py`) is one pass, and each step covers
     tty       asks the kernel: modes and unread input of the terminal, its foreground group, what each member sleeps in
     relays    where a member passes input on to another terminal of this machine: the same of that one, three deep;
               where the foreground group only waits for somebody outside it: that one
-    far       for a session on another host: what the kernel there said of the terminal there
+    remote    for a session on another host: what the kernel there said of the terminal there
     kernel    judges the facts of that one terminal: `Verdict`
     judge     whether a program that listens may be at work all the same (`may_be_working`); the looks of a wait, one
               after the other (`Settling`), and those of a command that runs (`AskingJudge`)
 
-All but `judge` are in `machine/witness`, below a session. There `front` tells, apart from that, whether a shell waits
-at its prompt and nowhere else: only then is something typed into it without being asked for.
+All but `judge` are in `machine/witness`, below a session. There `foreground` tells, apart from that, whether a shell
+waits at its prompt and nowhere else: only then is something typed into it without being asked for.
 
-`kernel`, `far` and `judge` are pure: facts, looks and times come in as values, and a test holds that they read no file
-and no clock. The others read, and judge only what leads them from one terminal to the next.
+`kernel`, `remotekernel` and `judge` are pure: facts, looks and times come in as values, and a test holds that they read
+no file and no clock. The others read, and judge only what leads them from one terminal to the next.
 
 What is trusted, and why:
 

@@ -1,9 +1,9 @@
 """Whether the local shell in front waits at its prompt, so that a line may be typed there without being asked for.
 
 Facts, each of which alone is not enough: the program in front is an interactive shell that has its terminal for
-itself (`front`); it waits where its program waits at its prompt and nowhere else (`proven`); the cursor's line is its
-prompt, as learnt when it first came to rest; and what was typed last was entered there, so that no half line, search
-or mode of its line editor is open. Where one is not known, nothing may be typed.
+itself (`foreground`); it waits where its program waits at its prompt and nowhere else (`proven`); the cursor's line is
+its prompt, as learnt when it first came to rest; and what was typed last was entered there, so that no half line,
+search or mode of its line editor is open. Where one is not known, nothing may be typed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hashlib import blake2b
 from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells import BY_FILE
-from tmuxmcp.machine.witness.far import FarFacts
-from tmuxmcp.machine.witness.front import PROVEN, Front, front_of, read_bytes, stack_of
+from tmuxmcp.machine.witness.foreground import PROVEN, Front, front_of, read_bytes, stack_of
 from tmuxmcp.machine.witness.kernel import InputWait
-from tmuxmcp.machine.witness.tmuxes import TMUX_CLIENT
+from tmuxmcp.machine.witness.nestedtmux import TMUX_CLIENT
+from tmuxmcp.machine.witness.remotekernel import FarFacts
 from tmuxmcp.sessions.levels import program_of
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session

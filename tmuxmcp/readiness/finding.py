@@ -28,12 +28,12 @@ from tmuxmcp.readiness.judge import (
     stands_s,
 )
 from tmuxmcp.sessions.levels import shell_at
-from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.sessions.look import LogView, Look
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.marks import Finished, ShellState
-from tmuxmcp.terminal.text.unechoed import (
+from tmuxmcp.terminal.text.echo import (
     ECHO_LIMIT,
     LAST_LINE_BYTES,
     Echo,
@@ -103,7 +103,7 @@ class Output:
         return stretch.start + stretch.bytes_of(self.text[begin:place])
 
 
-def output_since(scan: Scan, offset: int, echo: Echo, typed: Sequence[str] = (), jobs_to: int = 0) -> Output:
+def output_since(scan: LogView, offset: int, echo: Echo, typed: Sequence[str] = (), jobs_to: int = 0) -> Output:
     """What was printed since an offset, or the end of it, without what line editors showed of what was typed.
 
     Where shells mark it, nothing between a prompt and the beginning of its command counts. Elsewhere, and before the
@@ -156,7 +156,7 @@ def _outside(
     yield min(at, end), end
 
 
-def _edited(scan: Scan) -> Iterator[tuple[int, int]]:
+def _edited(scan: LogView) -> Iterator[tuple[int, int]]:
     """Where the line editors of shells with marks showed what they read: from behind a prompt to its command."""
     for each in scan.levels:
         for finished in (*each.commands, *each.held):
@@ -169,13 +169,13 @@ def _edited(scan: Scan) -> Iterator[tuple[int, int]]:
             yield shell.prompt_end, scan.size
 
 
-def _echo_end(scan: Scan, finished: Finished) -> int:
+def _echo_end(scan: LogView, finished: Finished) -> int:
     """Where the echo ends of a line in which nothing ran: behind it is what the shell said of that."""
     start = max(finished.echo_start, finished.output_end - ECHO_LIMIT)
     return start + behind_echo(scan.log.read(start, finished.output_end - start))
 
 
-def printed_since(scan: Scan, offset: int, echo: Echo) -> str:
+def printed_since(scan: LogView, offset: int, echo: Echo) -> str:
     """What was printed since an offset, or the end of it, as clean text without the echo of what was typed there."""
     start = max(offset, scan.size - PATTERN_BYTES, scan.log.head())
     data = b"".join(scan.log.pieces(start, scan.size))
@@ -183,7 +183,7 @@ def printed_since(scan: Scan, offset: int, echo: Echo) -> str:
     return unechoed(Printed(data, scan.cols, scan.rows, edited), echo)
 
 
-def _edited_since(scan: Scan, start: int, data: bytes) -> tuple[tuple[int, int], ...]:
+def _edited_since(scan: LogView, start: int, data: bytes) -> tuple[tuple[int, int], ...]:
     """Where line editors showed what they read, from behind a prompt to its end; the first few of them.
 
     Args:
@@ -200,7 +200,7 @@ def _edited_since(scan: Scan, start: int, data: bytes) -> tuple[tuple[int, int],
     return tuple((begin, end) for begin, end in shown if 0 < begin < end)[:MOST_PROMPTS]
 
 
-def line_since(scan: Scan, offset: int, typed: str) -> str:
+def line_since(scan: LogView, offset: int, typed: str) -> str:
     """The line that the cursor is in, as far as it was printed since an offset and is no echo of what was typed."""
     if scan.size <= offset:
         return ""
@@ -211,13 +211,13 @@ def line_since(scan: Scan, offset: int, typed: str) -> str:
     return without_echo(text.rpartition("\n")[2], Echo(typed))
 
 
-def takes_pastes(scan: Scan) -> bool:
+def takes_pastes(scan: LogView) -> bool:
     """Whether the last word on pastes in brackets switched them on: a line editor is at work."""
     start = max(scan.size - LAST_LINE_BYTES, scan.log.head(), 0)
     return scan.log.read(start, scan.size - start).rpartition(b"\x1b[?2004")[2].startswith(b"h")
 
 
-def puts_cursor(scan: Scan) -> bool:
+def puts_cursor(scan: LogView) -> bool:
     """Whether the last thing printed put the cursor into a column, as line editors do behind their prompt."""
     start = max(scan.size - COLUMN_BYTES, scan.log.head(), 0)
     return _TO_COLUMN.search(scan.log.read(start, scan.size - start)) is not None
@@ -268,7 +268,7 @@ class Matching:
     """New text begins at this offset."""
     echo: Echo = Echo("")
     """What was just typed: its echo matches nothing."""
-    seen_to: int = 0
+    read_or_seen_to: int = 0
     """The caller was shown all that was printed up to this offset."""
     seen: ShownScreen | None = None
     """The screen that it was shown last; None: that is not known."""
@@ -286,13 +286,13 @@ class Matching:
     def __post_init__(self) -> None:
         self._new = NewText(self.start, echoes=bool(self.echo.typed))
 
-    async def found(self, session: Session, scan: Scan, now: float) -> Match | None:
+    async def found(self, session: Session, scan: LogView, now: float) -> Match | None:
         """What matches now: the first pattern that does."""
         if not self.patterns:
             return None
         return await self._in_text(session, scan, now) or await self._on_screen(session, scan, now)
 
-    async def _in_text(self, session: Session, scan: Scan, now: float) -> Match | None:
+    async def _in_text(self, session: Session, scan: LogView, now: float) -> Match | None:
         if self._new.feed(scan.size, now, exited=scan.exited):
             jobs_to = await self._printed_at_prompt(session, scan)
             texts = session.commands.texts_typed_behind(min(self.start, scan.shell.output_start)) if jobs_to else []
@@ -300,11 +300,11 @@ class Matching:
             for pattern in self.patterns:
                 for begin, end in await pattern.spans(output.text):
                     offset = output.offset_of(end)
-                    return Match(pattern.source, output.text[begin:end], offset, offset > self.seen_to)
+                    return Match(pattern.source, output.text[begin:end], offset, offset > self.read_or_seen_to)
         self.searched_to = scan.size
         return None
 
-    async def _printed_at_prompt(self, session: Session, scan: Scan) -> int:
+    async def _printed_at_prompt(self, session: Session, scan: LogView) -> int:
         """Up to which offset others, as jobs are, have printed what is behind a shell's prompt; 0: nothing says so.
 
         Whole lines are, where the shell waits for keys: a line that was entered there would have begun a command.
@@ -321,7 +321,7 @@ class Matching:
         lines = scan.log.read(start, scan.size - start).rfind(b"\n") + 1
         return start + lines if lines and look.at_editor and look.size == scan.size else 0
 
-    async def _on_screen(self, session: Session, scan: Scan, now: float) -> Match | None:
+    async def _on_screen(self, session: Session, scan: LogView, now: float) -> Match | None:
         if not self._looks.due(scan.size, now) or not scan.draws:
             return None
         if self.sent and (await session.look()).unread:
@@ -481,7 +481,7 @@ class InputQuestions:
 # ---- The moment between a command's end and the next prompt: a shell that is there is neither busy nor hung ----------
 
 
-async def prompt_drawn(session: Session) -> Scan:
+async def prompt_drawn(session: Session) -> LogView:
     """Wait for the prompt of a shell that has just finished a command, for a moment.
 
     What is typed before it is there is echoed twice: by the terminal, and by the shell's line editor.
@@ -496,7 +496,7 @@ async def prompt_drawn(session: Session) -> Scan:
     return scan
 
 
-def _between_prompts(scan: Scan) -> bool:
+def _between_prompts(scan: LogView) -> bool:
     between = scan.marks and scan.shell.state is ShellState.STARTING and scan.shell.number > 0
     return between and not scan.exited
 

@@ -27,13 +27,13 @@ from tmuxmcp.readiness.finding import Finding, Match, Matching, who_holds
 from tmuxmcp.readiness.judge import NO_TIME, Changed, Conclusion, Settling, Terms
 from tmuxmcp.sessions.commands import shell_is_back
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
-from tmuxmcp.sessions.look import Look, Looks, Scan
+from tmuxmcp.sessions.look import LogView, Look, Looks
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.marks import ShellState
-from tmuxmcp.terminal.text.unechoed import Echo
+from tmuxmcp.terminal.text.echo import Echo
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def begins(session: Session, wait: WaitCondition) -> tuple[int, str]:
         return wait.sent_at, wait.typed
     typed, matched = session.commands.typed_by(wait.caller), session.matched.of(wait.caller)
     if typed is None:
-        return max(matched, session.seen_to(wait.caller)), ""
+        return max(matched, session.read_or_seen_to(wait.caller)), ""
     if matched > typed.offset:
         return matched, ""
     offset, text = session.last_texts.get(wait.caller, (-1, ""))
@@ -144,7 +144,7 @@ async def wait_for(session: Session, wait: WaitCondition) -> Answer:
     start, typed = begins(session, wait) if pattern else (0, "")
     watch = _Wait(session, wait, begun, start, Echo(typed, wait.shown), await session.scan() if pattern else None)
     deadline, held = begun + wait.timeout_ms / 1000, session.lease
-    seen: Looks[Look] | Looks[Scan]
+    seen: Looks[Look] | Looks[LogView]
 
     def step_s() -> float:
         # All who wait take a small part of the processor together.
@@ -185,7 +185,7 @@ class _Wait:
     """One wait, and what it has seen so far; times of `time.monotonic()`."""
 
     def __init__(
-        self, session: Session, wait: WaitCondition, begun: float, start: int, echo: Echo, scan: Scan | None
+        self, session: Session, wait: WaitCondition, begun: float, start: int, echo: Echo, scan: LogView | None
     ) -> None:
         """`start`, `echo`: where a pattern is looked for, and what matches none; `scan`: of a wait for a pattern."""
         self.session, self.wait, self.begun, self.told = session, wait, begun, begun
@@ -196,7 +196,7 @@ class _Wait:
             wait.patterns,
             start,
             echo,
-            session.seen_to(wait.caller) if wait.caller else 0,
+            session.read_or_seen_to(wait.caller) if wait.caller else 0,
             wait.seen,
             sent=wait.sent_at is not None,
             jobs=wait.typed_now is not None and wait.typed_now.lines > 0,
@@ -224,7 +224,7 @@ class _Wait:
         note = joined_notes(note, self.printing.note)
         return Answer(outcome, evidence, waited_ms, self.settled, note, self.command, match)
 
-    async def check(self, scan: Scan, *, taken: bool) -> _Found | None:
+    async def check(self, scan: LogView, *, taken: bool) -> _Found | None:
         """What ends the wait now: of all that holds, the first by the order that the module names."""
         now, settling, wait = time.monotonic(), self.settling, self.wait
         if settling.grown(scan.size, now):
@@ -252,7 +252,7 @@ class _Wait:
             return "output", None
         return self._judged(settling.silent(scan.size, now)) if wait.wants("idle") else None
 
-    async def _command(self, scan: Scan) -> CommandEnd | None:
+    async def _command(self, scan: LogView) -> CommandEnd | None:
         """What has become of the command that is waited for, or of those that may print what is."""
         if self.wait.wants("command") and isinstance(scan, Look):
             if scan.exited:
@@ -291,7 +291,7 @@ class _Wait:
         self.note = judged.note
         return judged.outcome, judged.evidence
 
-    async def _changed(self, scan: Scan, now: float) -> bool:
+    async def _changed(self, scan: LogView, now: float) -> bool:
         """Whether the screen is another one, and its program has come to the end of drawing it."""
         size = self.settling.size
         if self.screen.looks.due(size, now):
@@ -299,7 +299,7 @@ class _Wait:
             self.screen.looked(shown is not None and shown.id != self.wait.screen_id, size, now)
         return self.screen.feed(size, self.settling.changed, now, exited=scan.exited)
 
-    async def tell(self, scan: Scan) -> None:
+    async def tell(self, scan: LogView) -> None:
         """Tell the caller how long it waits, and the last line, once in a while."""
         now = time.monotonic()
         if now - self.told >= PROGRESS_EVERY_S:
@@ -307,7 +307,7 @@ class _Wait:
             await self.wait.progress(now - self.begun, last_line(scan))
 
 
-def last_line(scan: Scan) -> str:
+def last_line(scan: LogView) -> str:
     """The last line that a session printed, for progress reports."""
     return scan.last_text.rstrip().rsplit("\n", 1)[-1][:200]
 

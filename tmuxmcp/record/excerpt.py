@@ -13,7 +13,7 @@ from itertools import count
 
 from tmuxmcp.contract.value import replace, value
 from tmuxmcp.contract.words import View
-from tmuxmcp.record.log import BEGINNING_BYTES, LOG_READ_BYTES, Place, Places, RawLog
+from tmuxmcp.record.log import BEGINNING_BYTES, LOG_READ_BYTES, RawLog, ResumePoint, ResumePoints
 from tmuxmcp.terminal.emulator.capture import ShownScreen
 from tmuxmcp.terminal.emulator.redraw import byte_length, shortened
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE
@@ -97,11 +97,11 @@ class LogReader:
     """Makes excerpts of one log for a pane of one size."""
 
     def __init__(
-        self, log: RawLog, cols: int, rows: int, places: Places | None = None, *, colours: bool = False
+        self, log: RawLog, cols: int, rows: int, places: ResumePoints | None = None, *, colours: bool = False
     ) -> None:
         """`colours`: the text keeps its styles, as `CSI m`; all limits count them."""
         self.log, self.cols, self.rows, self._colours = log, cols, rows, colours
-        self._places = places or Places(log)
+        self._places = places or ResumePoints(log)
 
     def coloured(self) -> LogReader:
         """The same of text that keeps its colours."""
@@ -134,7 +134,7 @@ class LogReader:
         """`begins`: whatever was drawn before, at `start` a program begins to print."""
         start, lost = self._kept_begin(start, end)
         if begins and not lost:
-            place, since = self._styled(Place(offset=start, begins=True), start), start
+            place, since = self._styled(ResumePoint(offset=start, begins=True), start), start
         else:
             start, place = self._behind_drawing(start, end)
             since = 0
@@ -161,7 +161,7 @@ class LogReader:
         both = replace(head, text=text, sanitized=head.sanitized or tail.sanitized)
         return _excerpt(both, omitted, end, lost, start)
 
-    def _place_at(self, offset: int) -> Place:
+    def _place_at(self, offset: int) -> ResumePoint:
         return self._styled(self._places.at(offset, self.cols), offset)
 
     def _line_before(self, start: int, end: int, max_bytes: int) -> int:
@@ -204,7 +204,7 @@ class LogReader:
         limit = max(self.log.head(), end - SCROLLBACK_BYTES)
         while True:
             start, newlines, data = self._back(end, limit, wanted)
-            place = self._styled(Place(inside=self._places.inside(start)), start)
+            place = self._styled(ResumePoint(inside=self._places.inside(start)), start)
             lines = self._clean(data, place).text.splitlines()
             if len(lines) >= wanted or start <= limit:
                 return lines[len(lines) - count :] if count < len(lines) else lines
@@ -229,18 +229,18 @@ class LogReader:
         head = min(self.log.head(), end)
         return (head, head - start) if head > start else (start, 0)
 
-    def _behind_drawing(self, start: int, end: int) -> tuple[int, Place]:
+    def _behind_drawing(self, start: int, end: int) -> tuple[int, ResumePoint]:
         """Where text begins, and how: what a full-screen program draws that was told before needs not be read."""
         place = self._places.at(start, self.cols)
         if not place.inside or end - start <= CLEANED_WHOLE_BYTES:
             return start, self._styled(place, start)
         behind, inside = self._places.behind_drawing(start, end)
-        return behind, self._styled(Place(inside=inside), behind)
+        return behind, self._styled(ResumePoint(inside=inside), behind)
 
-    def _styled(self, place: Place, offset: int) -> Place:
+    def _styled(self, place: ResumePoint, offset: int) -> ResumePoint:
         return replace(place, style=self._places.style_at(offset)) if self._colours else place
 
-    def _clean(self, data: bytes, place: Place) -> PlainText:
+    def _clean(self, data: bytes, place: ResumePoint) -> PlainText:
         data = place.cut + data
         row = self._places.row_of(place, self.cols, self.rows) if needs_grid(data) else 0
         text = plain(
@@ -257,13 +257,13 @@ class LogReader:
             return _between_blank_rows(text)
         return text
 
-    def _whole(self, start: int, end: int, max_bytes: int, place: Place) -> PlainText | None:
+    def _whole(self, start: int, end: int, max_bytes: int, place: ResumePoint) -> PlainText | None:
         if end - start > max(CLEANED_WHOLE_BYTES, max_bytes):
             return None
         text = self._clean(b"".join(self.log.pieces(start, end)), place)
         return text if _size(text) <= max_bytes else None
 
-    def _first_fitting(self, start: int, end: int, budget: int, place: Place) -> tuple[PlainText, int]:
+    def _first_fitting(self, start: int, end: int, budget: int, place: ResumePoint) -> tuple[PlainText, int]:
         """The longest beginning that fits, and where it ends."""
 
         def clean(data: bytes) -> PlainText:
@@ -283,7 +283,7 @@ class LogReader:
                 data = self.log.read(start, fits)
         return _limited(clean(data[:fits]), budget), start + fits
 
-    def _cut_edited(self, start: int, end: int, fits: int, budget: int, place: Place) -> int:
+    def _cut_edited(self, start: int, end: int, fits: int, budget: int, place: ResumePoint) -> int:
         """Where to cut a line that goes back over itself, so that both parts say what the line does; 0: nowhere known.
 
         A line editor draws what it has shown again, where the line wraps and where it was changed.
@@ -294,7 +294,7 @@ class LogReader:
         if place.inside or (not newline and end - start > len(data)) or not EDITING.search(line[:-2]):
             return 0
 
-        def text_of(piece: bytes, place: Place) -> str:
+        def text_of(piece: bytes, place: ResumePoint) -> str:
             version = self._places.version
             return plain(place.cut + piece, self.cols, self.rows, col=place.col, inside=False, version=version).text
 
@@ -315,7 +315,7 @@ class LogReader:
 
     def _last(self, start: int, end: int, budget: int, since: int) -> tuple[PlainText, int]:
         """The longest end that fits, and where it begins; `since`: what began to draw before counts for nothing."""
-        before = Place(style=PLAIN_STYLE if self._colours else None)
+        before = ResumePoint(style=PLAIN_STYLE if self._colours else None)
 
         def clean(data: bytes, cut: int) -> PlainText:
             return self._clean(data[cut:], self._place_after(data[:cut], before))
@@ -323,7 +323,7 @@ class LogReader:
         data = _window(budget, end - start, lambda size: self.log.read(end - size, size), lambda all: clean(all, 0))
         at = end - len(data)
         inside = self._places.inside_since(since, at) if since else self._places.inside(at)
-        before = self._styled(Place(inside=inside), at)
+        before = self._styled(ResumePoint(inside=inside), at)
 
         def size_of(cut: int) -> int:
             return _size(clean(data, len(data) - cut))
@@ -334,12 +334,12 @@ class LogReader:
         text = clean(data, len(data) - fits)
         return (text if _size(text) <= 2 * budget else _limited(text, budget)), end - fits
 
-    def _place_after(self, data: bytes, before: Place) -> Place:
+    def _place_after(self, data: bytes, before: ResumePoint) -> ResumePoint:
         """The place behind some bytes, at a line's end or within what is drawn."""
         style = before.style
         if style is not None:
             style = style_behind(data, style, inside=before.inside)
-        return Place(inside=ends_full_screen(data, before.inside), style=style)
+        return ResumePoint(inside=ends_full_screen(data, before.inside), style=style)
 
 
 def _between_blank_rows(text: PlainText) -> PlainText:

@@ -516,7 +516,7 @@ _MARK = b"\x1b]133;"
 
 
 @value
-class Place:
+class ResumePoint:
     """How a stretch begins."""
 
     cut: bytes = b""
@@ -533,7 +533,7 @@ class Place:
     """A command begins to print there."""
 
 
-class Places:
+class ResumePoints:
     """Finds places in one log; remembers the last one, so that little is read again."""
 
     def __init__(
@@ -551,21 +551,21 @@ class Places:
         self._inside = False
         """So it is everywhere between these offsets."""
 
-    def at(self, offset: int, cols: int) -> Place:
+    def at(self, offset: int, cols: int) -> ResumePoint:
         """The place at an offset, in a pane of so many columns."""
         begin = max(offset - BEGINNING_BYTES, self._log.head())
         before = self._log.read(begin, max(offset - begin, 0))
         if not before:
-            return Place()
+            return ResumePoint()
         cut = unfinished(before)
         whole = before[: len(before) - cut]
         if self.inside(offset - cut):
-            return Place(before[len(whole) :], 0, True)
+            return ResumePoint(before[len(whole) :], 0, True)
         newline = whole.rfind(b"\n")
         col = column_behind(whole[newline + 1 :], cols, self.version) if newline >= 0 or begin == 0 else 0
-        return Place(before[len(whole) :], col, offset=offset)
+        return ResumePoint(before[len(whole) :], col, offset=offset)
 
-    def row_of(self, place: Place, cols: int, rows: int) -> int | None:
+    def row_of(self, place: ResumePoint, cols: int, rows: int) -> int | None:
         """The cursor's row at a place; None: it is not known, or does not count.
 
         It does not count where a command goes on to print: that draws over what it has drawn, which is shown again.

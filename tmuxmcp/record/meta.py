@@ -444,7 +444,7 @@ MOST_BEYOND = 64
 
 
 @value
-class ToldCommands:
+class ReportedCommands:
     """The commands that one caller was told of, by number."""
 
     through: int = 0
@@ -456,7 +456,7 @@ class ToldCommands:
         """Whether it was told of a command."""
         return number <= self.through or number in self.beyond
 
-    def also(self, number: int, ended: Iterable[int]) -> ToldCommands:
+    def also(self, number: int, ended: Iterable[int]) -> ReportedCommands:
         """With one more; `ended`: the numbers of all that have ended behind `through`, rising."""
         beyond, through = {*self.beyond, number}, self.through
         for each in ended:
@@ -465,36 +465,36 @@ class ToldCommands:
             through = max(through, each)
         return _bounded(through, {each for each in beyond if each > through})
 
-    def without(self, numbers: Sequence[int], ended: Iterable[int]) -> ToldCommands:
+    def without(self, numbers: Sequence[int], ended: Iterable[int]) -> ReportedCommands:
         """Without some, rising; `ended`: the numbers of all that have ended from the first of those on."""
         through = min(self.through, numbers[0] - 1)
         beyond = {*self.beyond, *(each for each in ended if each <= self.through)}
         return _bounded(through, beyond.difference(numbers))
 
 
-def _bounded(through: int, beyond: set[int]) -> ToldCommands:
+def _bounded(through: int, beyond: set[int]) -> ReportedCommands:
     while len(beyond) > MOST_BEYOND:
         through = min(beyond)
         beyond.discard(through)
-    return ToldCommands(through, frozenset(beyond))
+    return ReportedCommands(through, frozenset(beyond))
 
 
-class ToldCallers(ByCaller[ToldCommands]):
+class ReportedCallers(ByCaller[ReportedCommands]):
     """The files of `told/`; a caller who never asked was told of nothing."""
 
     def __init__(self, directory: SessionDirectory) -> None:
-        super().__init__(directory, directory.told, _told, ToldCommands())
+        super().__init__(directory, directory.told, _told, ReportedCommands())
 
-    def tell(self, caller: str, told: ToldCommands) -> None:
+    def tell(self, caller: str, told: ReportedCommands) -> None:
         """Remember what this caller was told of."""
         if told != self.of(caller):
             # What a longer line left behind this one is not read.
             self.put(caller, told, (" ".join(map(str, (told.through, *sorted(told.beyond)))) + "\n").encode())
 
 
-def _told(text: str) -> ToldCommands:
+def _told(text: str) -> ReportedCommands:
     first, *beyond = map(int, text.splitlines()[0].split())
-    return ToldCommands(first, frozenset(beyond))
+    return ReportedCommands(first, frozenset(beyond))
 
 
 # ---- Input that may wait in tmux for a program that does not read: how much, whatever broker typed it ----------------

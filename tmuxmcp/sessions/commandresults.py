@@ -13,7 +13,7 @@ from tmuxmcp.contract.errors import InvalidArgument, NotRetained
 from tmuxmcp.machine.launch.shells import names
 from tmuxmcp.machine.witness.tty import has_stopped
 from tmuxmcp.record.commands import EndedCommand
-from tmuxmcp.record.meta import ToldCommands
+from tmuxmcp.record.meta import ReportedCommands
 from tmuxmcp.sessions.commands import Command, shell_is_back
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
@@ -50,7 +50,7 @@ def row(command: Command) -> r.ListedCommand:
     return r.ListedCommand(**_fields(command), by=command.by, level=command.level, stdin=command.stdin)
 
 
-def untold(session: Session, look: Look, caller: str) -> list[int]:
+def not_reported(session: Session, look: Look, caller: str) -> list[int]:
     """Numbers of the commands that have ended and that this caller was not told of, oldest first."""
     told = session.told.of(caller)
     return [number for number in session.commands.ended_numbers(look, told.through) if number not in told.beyond]
@@ -71,7 +71,7 @@ def tell(session: Session, call: Call, number: int) -> None:
         _now_told(session, call, told.also(number, ended), [number])
 
 
-def _now_told(session: Session, call: Call, now: ToldCommands, news: list[int]) -> None:
+def _now_told(session: Session, call: Call, now: ReportedCommands, news: list[int]) -> None:
     """Remember what the caller is told of, and how to forget what is new of it."""
 
     def forget() -> None:
@@ -79,7 +79,7 @@ def _now_told(session: Session, call: Call, now: ToldCommands, news: list[int]) 
         session.told.tell(call.caller, told.without(news, ended))
 
     session.told.tell(call.caller, now)
-    call.untold.append(forget)
+    call.undo.append(forget)
 
 
 MOST_ALSO_ENDED = 5
@@ -95,12 +95,14 @@ def also_ended(
         spoken_of: the one that the answer is about, of which it is told as well.
         keep: they are told again the next time.
     """
-    numbers = untold(session, look, call.caller)
+    numbers = not_reported(session, look, call.caller)
     if numbers and not keep:
         ended = session.commands.ended_numbers(look)
         first = min(session.running_numbers(), default=ended[-1] + 1)  # of the shell that is furthest out
         through = min(ended[-1], first - 1)
-        _now_told(session, call, ToldCommands(through, frozenset(each for each in ended if each > through)), numbers)
+        _now_told(
+            session, call, ReportedCommands(through, frozenset(each for each in ended if each > through)), numbers
+        )
     others = [number for number in reversed(numbers) if spoken_of is None or number != spoken_of.number]
     return [
         r.AlsoEnded(number=number, exit_code=session.commands.ended(number).exit_code)

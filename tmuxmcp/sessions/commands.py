@@ -21,12 +21,12 @@ from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, ShownEvent
 from tmuxmcp.record.levels import Level
-from tmuxmcp.record.log import Places, RawLog
+from tmuxmcp.record.log import RawLog, ResumePoints
 from tmuxmcp.sessions.life import State
-from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.sessions.look import LogView, Look
 from tmuxmcp.terminal.marks import Finished, ShellState
+from tmuxmcp.terminal.text.echo import ECHO_LIMIT, TOLD_BY_BEGINNING, EditorEcho, behind_echo, compared, on_one_line
 from tmuxmcp.terminal.text.plain import plain
-from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, TOLD_BY_BEGINNING, EditorEcho, behind_echo, compared, on_one_line
 from tmuxmcp.terminal.widths import sanitize
 
 SOME_NEW = 8
@@ -74,7 +74,7 @@ class Commands:
         self,
         directory: SessionDirectory,
         log: RawLog,
-        places: Places,
+        places: ResumePoints,
         events: Events,
         size: Callable[[], tuple[int, int]],
         log_seems_complete: Callable[[int], bool],
@@ -175,7 +175,7 @@ class Commands:
 
     # ---- what is known -------------------------------------------------------------------------
 
-    def count(self, scan: Scan) -> int:
+    def count(self, scan: LogView) -> int:
         """How many there were, also those that are forgotten; with the one that runs."""
         return self.forgotten + len(self.said_to_have_ended()) + len(self.running(scan))
 
@@ -242,11 +242,11 @@ class Commands:
         new = [each for each in self._new if each > after and each not in self._file.ended]
         return sorted([*kept, *new]) if new else kept
 
-    def running(self, scan: Scan) -> list[RunningCommand]:
+    def running(self, scan: LogView) -> list[RunningCommand]:
         """The commands that run, as the marks say: one of each shell, and the next shell is in front of it."""
         return [self._running(begun, level.number) for begun, level in _begun(scan)]
 
-    def running_in(self, scan: Scan) -> dict[int, Level]:
+    def running_in(self, scan: LogView) -> dict[int, Level]:
         """By number, the shells of those."""
         return {begun.number: level for begun, level in _begun(scan)}
 
@@ -436,7 +436,7 @@ def shell_is_back(look: Look) -> bool:
     return look.at_prompt and look.own_shell_in_front and (untold or waits)
 
 
-def _begun(scan: Scan) -> list[tuple[Finished, Level]]:
+def _begun(scan: LogView) -> list[tuple[Finished, Level]]:
     """What each shell runs, as the marks say."""
     found = []
     for each in scan.levels:

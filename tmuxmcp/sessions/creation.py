@@ -31,7 +31,7 @@ from tmuxmcp.contract.errors import (
 )
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import WRAPPER_LEVELS, BrokerSettings, Limits, SandboxLevel
-from tmuxmcp.machine import cgroup, locks, ourselves, proc
+from tmuxmcp.machine import cgroup, locks, ownprocess, proc
 from tmuxmcp.machine.environment import find_cwd, find_program, session_environment, user_shell
 from tmuxmcp.machine.launch import launch, shells
 from tmuxmcp.machine.launch.shells.record import Integration
@@ -207,7 +207,7 @@ class Creation:
             place = str(self.registry.directory(session_id).resolved().work_within)
             given = "" if where == place else request.cwd  # made from one that had no other directory
             where, writable, notice = await anyio.to_thread.run_sync(self._boundary.project, given, where, place)
-        own = ourselves.environment()
+        own = ownprocess.environment()
         environment = session_environment(
             own, allow=settings.env_allow, settings_env=settings.env, env=request.env, term=settings.term
         )

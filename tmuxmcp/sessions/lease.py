@@ -21,7 +21,7 @@ from tmuxmcp.record.events import Events, GivenBackEvent, TakenEvent
 from tmuxmcp.record.log import RawLog, wake
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import leases
-from tmuxmcp.tmux.held import Lease, taken_error, user_name
+from tmuxmcp.tmux.leaseoptions import Lease, taken_error, user_name
 from tmuxmcp.tmux.leases import AttachedClient, GiveBackRule
 from tmuxmcp.tmux.server import Tmux
 

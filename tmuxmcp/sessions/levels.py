@@ -19,8 +19,8 @@ from tmuxmcp.machine.launch.shells import adopted, shell_of
 from tmuxmcp.machine.launch.shells.record import Shell
 from tmuxmcp.machine.ssh.channel import Channel
 from tmuxmcp.machine.ssh.client import SSH_PROGRAM
-from tmuxmcp.machine.witness.far import facts_of
 from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Verdict, judge
+from tmuxmcp.machine.witness.remotekernel import facts_of
 from tmuxmcp.record.levels import Level
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 
@@ -151,7 +151,7 @@ def shell_at(level: Level, program: str) -> Shell:
 # it does not answer in time, how the session stands is unknown.
 
 
-class FarEnd:
+class RemoteEnd:
     """What this broker knows of one session's far end."""
 
     def __init__(self, control: str) -> None:

@@ -29,15 +29,15 @@ from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch.shells.record import Shell
 from tmuxmcp.machine.witness import tty
 from tmuxmcp.machine.witness.kernel import MANY_IN_ONE, POLL_WAIT_CHANNELS, EnteredLine, InputWait, KernelFacts, Verdict
-from tmuxmcp.machine.witness.relays import MOST_RELAYS, DeepWitness, Sight
+from tmuxmcp.machine.witness.relays import MOST_RELAYS, DeepWitness, TerminalFacts
 from tmuxmcp.record.levels import Level
-from tmuxmcp.record.log import Places, RawLog
+from tmuxmcp.record.log import RawLog, ResumePoints
 from tmuxmcp.sessions.levels import LevelScan, has_terminal, shell_at
 from tmuxmcp.sessions.life import OVER_STATES, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.modes import ModeFacts, asks_secret, may_ask, mode_of, shape
+from tmuxmcp.terminal.text.echo import LAST_LINE_BYTES, drawn_to_cursor, with_blanks
 from tmuxmcp.terminal.text.plain import plain
-from tmuxmcp.terminal.text.unechoed import LAST_LINE_BYTES, drawn_to_cursor, with_blanks
 from tmuxmcp.tmux.panes import Pane
 
 LAST_TEXT_BYTES = 2048
@@ -51,7 +51,7 @@ MIN_LOOK_INTERVAL_S = 0.05
 
 
 @value
-class Scan:
+class LogView:
     """What tmux last told of a session's pane, then its log to the end, with every mark in it."""
 
     pane: Pane | None
@@ -63,7 +63,7 @@ class Scan:
     exit_status: tuple[int | None, str | None]
     """Exit code and signal name of the ended program; at most one of them is known."""
     log: RawLog
-    places: Places
+    places: ResumePoints
     """Of the log, as other looks have found them."""
     size: int
     """Of the log; everything up to here was read, and nothing behind it."""
@@ -175,7 +175,7 @@ class Scan:
 
 
 @value
-class Look(Scan):
+class Look(LogView):
     """A scan, and what the kernel said just before it."""
 
     heard: int
@@ -422,13 +422,13 @@ class Terminal:
             self.close()
             self._witness = DeepWitness(pane.tty)
 
-    def glance(self, pane: Pane | None) -> Sight:
+    def glance(self, pane: Pane | None) -> TerminalFacts:
         """What the kernel says now, and what that means."""
         if pane is None or pane.dead or self._witness is None:
-            return Sight(None, Verdict(InputWait.UNKNOWN, "it has ended"))
+            return TerminalFacts(None, Verdict(InputWait.UNKNOWN, "it has ended"))
         return self._witness.look(pane.leader)
 
-    async def look(self, pane: Pane | None) -> Sight:
+    async def look(self, pane: Pane | None) -> TerminalFacts:
         """The same, after a tmux in the session was asked which pane it shows, if there is one."""
         sight = self.glance(pane)
         for _ in range(MOST_RELAYS):
@@ -438,7 +438,7 @@ class Terminal:
             sight = self.glance(pane)
         return sight.as_far_as_known()
 
-    def modes(self, pane: Pane | None, alone: int = 0) -> Sight | None:
+    def modes(self, pane: Pane | None, alone: int = 0) -> TerminalFacts | None:
         """As `DeepWitness.look_at_terminal`; None: it cannot be looked at."""
         if pane is None or pane.dead or self._witness is None:
             return None
@@ -455,7 +455,7 @@ class Terminal:
             self._witness = None
 
 
-Seen = TypeVar("Seen", bound=Scan)
+Seen = TypeVar("Seen", bound=LogView)
 
 
 class Looks(Generic[Seen]):

@@ -33,7 +33,7 @@ from tmuxmcp.sessions.life import DestroyedOnDisk, PaneGone, State
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.held import Lease
+from tmuxmcp.tmux.leaseoptions import Lease
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 

@@ -29,7 +29,7 @@ from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.machine.ssh.client import SSH_FAILED, remove_control, was_cut
 from tmuxmcp.machine.witness import tty
 from tmuxmcp.machine.witness.kernel import EnteredLine, KernelFacts, stopped
-from tmuxmcp.machine.witness.relays import Sight
+from tmuxmcp.machine.witness.relays import TerminalFacts
 from tmuxmcp.record.commands import remove_left
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.documents import Cached
@@ -45,14 +45,14 @@ from tmuxmcp.record.events import (
 )
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.levels import Level
-from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, Places, RawLog
+from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, RawLog, ResumePoints
 from tmuxmcp.record.meta import (
     Cursors,
     Meta,
     QueuedInput,
     RecordingNote,
+    ReportedCallers,
     Start,
-    ToldCallers,
     WhyEnded,
     generation_of,
     sink_of,
@@ -62,7 +62,7 @@ from tmuxmcp.record.past.replaying import Past
 from tmuxmcp.record.past.timing import Times
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands, ShownInput
-from tmuxmcp.sessions.levels import FarEnd, gone, identity, is_own_replaced
+from tmuxmcp.sessions.levels import RemoteEnd, gone, identity, is_own_replaced
 from tmuxmcp.sessions.life import (
     DestroyedOnDisk,
     EndCause,
@@ -80,7 +80,7 @@ from tmuxmcp.sessions.life import (
     took_too_much_memory,
     why_ended,
 )
-from tmuxmcp.sessions.look import LAST_TEXT_BYTES, Look, Looks, Scan, Seen, SeenPrompts, Terminal
+from tmuxmcp.sessions.look import LAST_TEXT_BYTES, LogView, Look, Looks, Seen, SeenPrompts, Terminal
 from tmuxmcp.sessions.shellview import ShellView
 from tmuxmcp.terminal.emulator.capture import KnownRows
 from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
@@ -88,7 +88,7 @@ from tmuxmcp.terminal.text.plain import plain
 from tmuxmcp.terminal.widths import OLDEST_VERSION, version_of
 from tmuxmcp.tmux import leases, panes
 from tmuxmcp.tmux.control import command
-from tmuxmcp.tmux.held import Lease, NotedGiveBack
+from tmuxmcp.tmux.leaseoptions import Lease, NotedGiveBack
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
@@ -152,7 +152,7 @@ class Session:
         """How many of its give-backs each caller was told of."""
         self._screens_seen: dict[str, int] = {}
         """By caller, the size of the log when it last saw the screen."""
-        self.told = ToldCallers(directory)
+        self.told = ReportedCallers(directory)
         self.matched = Cursors(directory, directory.matched)
         """Where the last match ends that each caller was given."""
         self.last_texts: dict[str, tuple[int, str]] = {}
@@ -188,7 +188,7 @@ class Session:
         self.typed_at = -1
         """Size of the log before this broker last typed something; -1: it has not."""
         self._notice: str | None = None
-        self._places = Places(
+        self._places = ResumePoints(
             self.log,
             lambda: max((each.offset for each in self.events.resizes()), default=0),
             version_of(meta.tmux or tmux.version) or OLDEST_VERSION,
@@ -198,7 +198,7 @@ class Session:
         )
         self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0, self.commands)
         self._terminal = Terminal()
-        self._far = FarEnd(meta.control) if meta.control else None
+        self._far = RemoteEnd(meta.control) if meta.control else None
         self._cut: bool | None = None
         self._pid: int | None = None
         self._own_replaced = False
@@ -500,7 +500,7 @@ class Session:
         look = await self._seen(heard, sight, pid)
         return None if len(look.levels) > 1 or look.adopting else look
 
-    async def _seen(self, heard: int, sight: Sight, pid: int | None, far: KernelFacts | None = None) -> Look:
+    async def _seen(self, heard: int, sight: TerminalFacts, pid: int | None, far: KernelFacts | None = None) -> Look:
         """What the kernel has said, with the log that is read to its end after that."""
         return Look(
             **await self._scanned(),
@@ -539,9 +539,9 @@ class Session:
         if pid and self.meta.marks and not self._own_replaced and self.track_of(self.meta.nonce).number:
             self._own_replaced = is_own_replaced(pid)
 
-    async def scan(self) -> Scan:
+    async def scan(self) -> LogView:
         """Read the log to its end, with all marks."""
-        return Scan(**await self._scanned())
+        return LogView(**await self._scanned())
 
     async def _scanned(self) -> dict[str, Any]:
         """The values of a scan: what tmux last told, then the log to its end."""
@@ -788,7 +788,7 @@ class Session:
         self._last_look = (now, look)
         return look
 
-    def scans(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Looks[Scan]:
+    def scans(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Looks[LogView]:
         """Scan as `looks` looks: for waits that the log alone decides."""
         return Looks(self.growth.next_change, partial(self._at_end, self.scan), step_s, deadline)
 
@@ -883,7 +883,7 @@ class Session:
         """
         return min(self.cursors.of(caller), self.log.size() if size is None else size)
 
-    def seen_to(self, caller: str) -> int:
+    def read_or_seen_to(self, caller: str) -> int:
         """Offset up to which this caller knows the output: it has read it, or has seen the screen at that time."""
         return max(self.cursor_of(caller), self._screens_seen.get(caller, 0))
 

@@ -20,8 +20,8 @@ from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.levels import LevelScan
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, Numbers, ShellState, ShellTrack, hash_of
+from tmuxmcp.terminal.text.echo import ECHO_LIMIT, behind_paste_mode
 from tmuxmcp.terminal.text.plain import plain
-from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, behind_paste_mode
 
 CHECKPOINT_BYTES = 1 << 22
 """How much is scanned between two checkpoints: what a killed broker's successor scans again, at most."""

@@ -8,10 +8,10 @@ print marks of its own. The log may be late, and a sink that was killed leaves a
 In which order:
 
     at_prompt      one look that shows the shell at its prompt; else wait, adopt what is in front, or say what is there
-                   (`entering`, as `atprompt` judges; `startup`)
+                   (`typing`, as `promptjudge` judges; `startup`)
     type_command   by file: the command is written to a file, our key and its name are typed (our own bash)
                    by key: our key is typed, the shell says that it listens, name and command are typed (the others)
-    press_key      claims the prompt, by its number, in the same tmux command that types the key (`entering`, `key`)
+    press_key      claims the prompt, by its number, in the same tmux command that types the key (`typing`)
     _finish        reads marks until one of: its end, a refusal, a question, silence, the end of time, the shell's end
     _not_done      where no end comes: a missing mark says something only once nothing is on its way (`ShellRest`)
 
@@ -41,5 +41,5 @@ Invariants:
   seen at rest at that same prompt, or has listened for seconds: an owner that goes on after all types nothing, as the
   step that types asks for its claim.
 
-`typed` judges what became of a command, `atprompt` what time tells of it; `readiness/finding.py` whether it asks.
+`outcomes` judges what became of a command, `promptjudge` what time tells of it; `readiness/finding.py` whether it asks.
 """

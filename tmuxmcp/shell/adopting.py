@@ -64,7 +64,7 @@ from tmuxmcp.readiness.wait import WaitCondition, wait_for
 from tmuxmcp.record.events import AdoptedEvent
 from tmuxmcp.record.levels import AdoptionStage, Level
 from tmuxmcp.sessions.levels import identity
-from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.sessions.look import LogView, Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
@@ -124,7 +124,7 @@ def may_by_consent(look: Look) -> NotAdopted | None:
     return NotAdopted(f"{_called(name)} is busy", "Wait with read wait_for=ready.")
 
 
-def kind_of(scan: Scan) -> str:
+def kind_of(scan: LogView) -> str:
     """Name of the shell in front of the others."""
     return scan.level.kind if scan.level.number else scan.program
 
@@ -241,7 +241,7 @@ async def _from_body(session: Session, pane: Pane, level: Level) -> None:
     """Go on where the marks were typed."""
     far = level.where == "remote"
 
-    def told(scan: Scan) -> bool:
+    def told(scan: LogView) -> bool:
         at_prompt = session.track_of(level.nonce).state is ShellState.PROMPT
         return at_prompt or bool(session.readonly_variable(level.nonce))
 
@@ -261,7 +261,7 @@ async def _from_body(session: Session, pane: Pane, level: Level) -> None:
     session.save_checkpoint()
 
 
-async def _until(session: Session, met: Callable[[Scan], bool], far: bool) -> Look | None:
+async def _until(session: Session, met: Callable[[LogView], bool], far: bool) -> Look | None:
     """Wait for the shell, longer while it is at work; None: in vain."""
     begun, rested = time.monotonic(), 0.0
     limit_s = FAR_ANSWERS_S if far else SHELL_ANSWERS_S
@@ -356,7 +356,7 @@ def _placed(level: Level, kind: adoption.ShellKind, own: int | None) -> Level | 
     )
 
 
-def _passes_on(session: Session, scan: Scan, level: Level) -> bool:
+def _passes_on(session: Session, scan: LogView, level: Level) -> bool:
     """Whether the shell's exit code will be that of the command which led to it."""
     outer = scan.levels[-1]
     command = next((each for each in session.commands.running(scan) if each.level == outer.level.number), None)

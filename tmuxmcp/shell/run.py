@@ -26,18 +26,18 @@ from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.launch.shells import adoption
 from tmuxmcp.machine.searching import CompiledPattern
-from tmuxmcp.machine.witness.front import shows_prompts
+from tmuxmcp.machine.witness.foreground import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.finding import InputQuestions, Matching, who_holds
 from tmuxmcp.readiness.wait import HELD, last_line
 from tmuxmcp.record.commands import Stdin
-from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.sessions.look import LogView, Look
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell import adopting, entering, typed
-from tmuxmcp.shell.atprompt import LookDelay, ShellRest, SilenceTimer
+from tmuxmcp.shell import adopting, outcomes, typing
+from tmuxmcp.shell.outcomes import Job, RunOutcome
+from tmuxmcp.shell.promptjudge import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.shell.startup import busy, continue_it, edits, wants_more
-from tmuxmcp.shell.typed import Job, RunOutcome
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux.panes import PaneChanged
 
@@ -106,23 +106,23 @@ async def run(
         deadline = time.monotonic() + until.timeout_ms / 1000
         if session.adopting:
             await adopting.settle(session)
-        look = await entering.seen_at_prompt(session)
+        look = await typing.seen_at_prompt(session)
         if as_known and look is None:
             raise PaneChanged
-        look = look or await entering.at_prompt(session, deadline, until.adopt)
+        look = look or await typing.at_prompt(session, deadline, until.adopt)
         killed, given = _killed_for_memory(session), None
-        if stdin is not None and not typed.is_empty(text):
+        if stdin is not None and not outcomes.is_empty(text):
             _check_stdin(session, look)
             given = Stdin(session.directory, stdin, number=look.shell.number, within=session.bounds.sandbox != "none")
             data, as_known = look.knows.reads_from(data, str(given.path)), False
         try:
-            job = await entering.type_command(
+            job = await typing.type_command(
                 session, look, text, data, given, noting, caller=until.caller, as_known=as_known
             )
             try:
                 ran = await _finish(session, job, deadline, until, progress)
                 if not ran.completed and not session.exited:
-                    await entering.empty_line(session, await session.look(), job)
+                    await typing.empty_line(session, await session.look(), job)
             finally:
                 if job.given:
                     job.given.tidy()
@@ -132,8 +132,8 @@ async def run(
             raise
         if given and ran.completed:
             given.remove()
-        memory = typed.KILLED_FOR_MEMORY if _killed_for_memory(session) > killed else None
-        note = joined_notes(typed.left_behind(look, ran), memory, ran.note)
+        memory = outcomes.KILLED_FOR_MEMORY if _killed_for_memory(session) > killed else None
+        note = joined_notes(outcomes.left_behind(look, ran), memory, ran.note)
         return replace(ran, level=look.level, note=note)
 
 
@@ -151,9 +151,9 @@ async def undo(session: Session, until: ReturnWhen) -> RunOutcome:
         NotAShell, SessionBusy, SessionExited
     """
     begun = time.monotonic()
-    with session.runs(typed.UNDO_JOB), session.watcher.waiting(session.log.path):
+    with session.runs(outcomes.UNDO_JOB), session.watcher.waiting(session.log.path):
         await adopting.settle(session)
-        look = await entering.at_prompt(session, begun + until.timeout_ms / 1000, "no")
+        look = await typing.at_prompt(session, begun + until.timeout_ms / 1000, "no")
         level, pane = look.level, session.live()
         if not level.number:
             raise InvalidArgument(
@@ -161,24 +161,26 @@ async def undo(session: Session, until: ReturnWhen) -> RunOutcome:
                 hint="Its levels tell which shells were.",
                 session_id=session.id,
             )
-        job = Job(typed.UNDO_JOB, begun, look.size, secrets.token_hex(4), level)
+        job = Job(outcomes.UNDO_JOB, begun, look.size, secrets.token_hex(4), level)
         job.at(look.shell)
-        key = entering.command_key(session, level)
-        given = adoption.undo(entering.shell_kind(level), key, job.name, "" if session.proves(level) else None)
+        key = typing.command_key(session, level)
+        given = adoption.undo(typing.shell_kind(level), key, job.name, "" if session.proves(level) else None)
         async with session.input_lock:
             with anyio.CancelScope(shield=True):
-                done = await entering.press_key(session, pane, job, given.key)
+                done = await typing.press_key(session, pane, job, given.key)
                 if done and given.command:
-                    await entering.until_listening(session, pane, job, given.key)
-                    done = await entering.type_answer(session, pane, job, given.command)
-        if not done or not await entering.until_marked(
-            session, lambda _: session.sends_no_more(level.nonce), entering.FAR_S
+                    await typing.until_listening(session, pane, job, given.key)
+                    done = await typing.type_answer(session, pane, job, given.command)
+        if not done or not await typing.until_marked(
+            session, lambda _: session.sends_no_more(level.nonce), typing.FAR_S
         ):
             raise busy(session, await session.look())
         scan = await session.scan()
         session.leave([replace(level, until=scan.size)])
         note = f"The marks were taken out of {level.kind} (level {level.number})."
-        return RunOutcome("left", None, True, "marks", scan.size, scan.size, None, typed.since(job), note, level=level)
+        return RunOutcome(
+            "left", None, True, "marks", scan.size, scan.size, None, outcomes.since(job), note, level=level
+        )
 
 
 def command_bytes(text: str) -> bytes:
@@ -242,9 +244,9 @@ async def take_up(session: Session, job: Job, until: ReturnWhen, progress: Progr
     return replace(ran, level=job.level)
 
 
-def _not_taken(scan: Scan, job: Job) -> str:
+def _not_taken(scan: LogView, job: Job) -> str:
     """Why the shell did not take our command; empty if it did not say so."""
-    why, name = entering.why_not_taken(scan, job.level.nonce, job.sent_at)
+    why, name = typing.why_not_taken(scan, job.level.nonce, job.sent_at)
     return why if name in ("", job.name) else ""
 
 
@@ -257,7 +259,7 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
     put_off, leader = LookDelay(told), _leader(session)
     printed = _Printed(session, job, until) if until.pattern else None
 
-    def is_gone(scan: Scan) -> bool:
+    def is_gone(scan: LogView) -> bool:
         # A shell that a script has put there, and that was adopted since, is still there.
         return scan.exited or (scan.replaced and (not job.level.number or _leader(session) != leader))
 
@@ -265,12 +267,12 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
         if job.stdin:
             job.stdin.remove_once_opened(job.level.pid if job.level.number else session.pid)
         session.throttle(scan.size - job.sent_at)
-        ran = typed.done(session, scan, job)
+        ran = outcomes.done(session, scan, job)
         if ran is None and (is_gone(scan) or not put_off.feed(scan.size, time.monotonic())):
             scan = look = await session.look()
             questions = questions or InputQuestions(session)
-            ran = typed.done(session, look, job)
-            pid = typed.replaced(session, look, job)
+            ran = outcomes.done(session, look, job)
+            pid = outcomes.replaced(session, look, job)
             ran = ran or (await _after_exec(session, look, job, questions, pid) if pid else None)
             ran = ran or _elsewhere(session, look, job, pid)
             if ran is None and (look.leaving or (pid and job.level.number)):
@@ -295,7 +297,7 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
     session.save_checkpoint()  # whoever comes next need not look for its beginning
     if printed and (ran := printed.in_vain()):
         return ran
-    ran = typed.unfinished(session, scan, job, "timeout")
+    ran = outcomes.unfinished(session, scan, job, "timeout")
     look = await session.look()
     stopped = look.waiting is InputWait.STOPPED
     goes_on = continue_it(look) if stopped else GOES_ON if ran.number is not None else None
@@ -312,7 +314,7 @@ class _Printed:
         self._ended: RunOutcome | None = None
         self._note = ""
 
-    async def judged(self, scan: Scan, ran: RunOutcome | None) -> RunOutcome | None:
+    async def judged(self, scan: LogView, ran: RunOutcome | None) -> RunOutcome | None:
         """What the command has come to: it printed the pattern, or it has ended and nothing of it has the terminal.
 
         Args:
@@ -321,7 +323,7 @@ class _Printed:
         match = await self._matching.found(self._session, scan, time.monotonic())
         ran = self._ended = self._ended or ran
         if match:
-            before = ran or typed.unfinished(self._session, scan, self._job, "matched")
+            before = ran or outcomes.unfinished(self._session, scan, self._job, "matched")
             note = before.note if ran else joined_notes(before.note, GOES_ON)
             return replace(before, outcome="matched", match=match, note=note)
         if ran is None or not ran.completed:
@@ -344,9 +346,9 @@ async def _after_exec(session: Session, look: Look, job: Job, questions: InputQu
     asked = None if look.level.pid == pid else await questions.asked(look)
     at_prompt = asked[1].at_unmarked_prompt if asked else look.level.pid == pid
     if at_prompt:
-        return typed.over_by_exec(session, asked[1] if asked else look, job)
+        return outcomes.over_by_exec(session, asked[1] if asked else look, job)
     ends = job.level.number and (asked or not shows_prompts(pid))
-    return typed.left(session, look, job) if ends else None
+    return outcomes.left(session, look, job) if ends else None
 
 
 def _elsewhere(session: Session, look: Look, job: Job, replaced: int | None) -> RunOutcome | None:
@@ -354,10 +356,12 @@ def _elsewhere(session: Session, look: Look, job: Job, replaced: int | None) -> 
     if look.level.nonce == job.level.nonce or replaced:
         return None
     if look.at(job.level.nonce) is None and not look.exited:
-        return typed.left(session, look, job)
+        return outcomes.left(session, look, job)
     if look.at(job.level.nonce):
         note = f"In front of it is another shell by now, in which commands can be run. {WHEN_OVER}"
-        return RunOutcome("ready", None, False, "marks", look.size, look.size, None, typed.since(job), note, job.number)
+        return RunOutcome(
+            "ready", None, False, "marks", look.size, look.size, None, outcomes.since(job), note, job.number
+        )
     return None
 
 
@@ -366,37 +370,37 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
     why = _not_taken(look, job)
     alone = look.shell.number == job.number and not job.foreign
     wants_more = look.shell.state is ShellState.CONTINUATION and alone
-    rests = await typed.rests(session, look, rest)
+    rests = await outcomes.rests(session, look, rest)
     # A program of before can print such a mark while the shell is about to run the command.
     said = bool(why or wants_more)
     if job.proof:
-        said = said and look.shell.state is not ShellState.RUNNING and (rests or job.lasts(time.monotonic()))
+        said = said and look.shell.state is not ShellState.RUNNING and (rests or job.refused_for_long(time.monotonic()))
     if said and why == "s":
-        await entering.free_prompt(session, job)
+        await typing.free_prompt(session, job)
         raise _incomplete(session)
     if said and why:
-        raise await entering.not_taken(session, job)
+        raise await typing.not_taken(session, job)
     if said:
         await _abandon(session, job)
     if not rests:
         return None
     if job.given and job.given.waits:
         job.given.take_back()
-        raise await entering.not_taken(session, job)
+        raise await typing.not_taken(session, job)
     # Where what it said since may be missing, it may have run the command: then it is asked first.
-    if look.shell.listening and not typed.may_miss(session, look, job.sent_at):
-        await entering.end_listening(session, look)
+    if look.shell.listening and not outcomes.may_miss(session, look, job.sent_at):
+        await typing.end_listening(session, look)
         if not (await session.scan()).shell.listening:
-            raise await entering.not_taken(session, job)
+            raise await typing.not_taken(session, job)
         return None
-    ran = typed.settled(session, look, job)
+    ran = outcomes.settled(session, look, job)
     doubtful = look.unreported or look.may_be_untold
-    doubtful = look.may_be_asked and (doubtful or typed.misses_its_end(session, look, job))
+    doubtful = look.may_be_asked and (doubtful or outcomes.misses_its_end(session, look, job))
     if ran is None and not job.asked_prompt and doubtful:
         job.asked_prompt = True
-        await entering.show_prompt(session, session.live())
+        await typing.show_prompt(session, session.live())
     elif ran is None and look.unreported:
-        return typed.unreported(look, job)
+        return outcomes.unreported(look, job)
     return ran
 
 
@@ -404,7 +408,7 @@ async def _abandon(session: Session, job: Job) -> None:
     """Take an unfinished command back, and say so."""
     pane = await session.alive()
     if not _interrupts_alone(session, job):
-        await entering.interrupt(session, pane)
+        await typing.interrupt(session, pane)
     async for scan in session.scans(0.02, time.monotonic() + ABANDONED_S):
         if scan.shell.state is ShellState.PROMPT and scan.shell.number != job.number:
             break
@@ -435,26 +439,26 @@ def _incomplete(session: Session) -> IncompleteCommand:
 
 
 def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> RunOutcome:
-    ran = typed.unfinished(session, look, job, "idle")
+    ran = outcomes.unfinished(session, look, job, "idle")
     note = f"Nothing was printed for {idle_ms} ms; it goes on. Take it up with read wait_for=command."
     return replace(ran, evidence="quiet" if ran.evidence else None, note=joined_notes(ran.note, note))
 
 
-def _taken(session: Session, scan: Scan, job: Job) -> RunOutcome:
+def _taken(session: Session, scan: LogView, job: Job) -> RunOutcome:
     """The outcome of a command during which a person took the session over, or paused it."""
-    ran = typed.unfinished(session, scan, job, "taken")
+    ran = outcomes.unfinished(session, scan, job, "taken")
     what = "The session was paused" if session.lease and session.lease.paused else "A person has taken the session over"
     return replace(ran, note=joined_notes(ran.note, f"{what}. {GOES_ON}"))
 
 
-def _exited(session: Session, scan: Scan, job: Job) -> RunOutcome:
+def _exited(session: Session, scan: LogView, job: Job) -> RunOutcome:
     code, name = scan.exit_status
-    ran = typed.unfinished(session, scan, job, "exited")
+    ran = outcomes.unfinished(session, scan, job, "exited")
     note = f"The shell was ended by SIG{name}." if name else ran.note
     if ran.number is None:
-        note = f"The shell has ended, and nothing shows that it ran this command. {typed.LOOK_BEFORE_AGAIN}"
+        note = f"The shell has ended, and nothing shows that it ran this command. {outcomes.LOOK_BEFORE_AGAIN}"
         return replace(ran, note=note)
-    if why := typed.why_not_its_code(session, scan, job.level, job.text):
+    if why := outcomes.why_not_its_code(session, scan, job.level, job.text):
         return replace(ran, note=joined_notes(ran.note, why))
     return replace(ran, exit_code=code, completed=code is not None, note=note)
 
@@ -476,22 +480,22 @@ async def _asks(
     process = settled.verdict.process
     if (surely and how.doubt) or process is None or settled.shell.state is not ShellState.RUNNING:
         return None
-    replaced = typed.replaced(session, settled, job) == process.pid
+    replaced = outcomes.replaced(session, settled, job) == process.pid
     if (
         process.pid == settled.pid
         and not replaced
-        and (settled.unreported or typed.misses_its_end(session, settled, job))
+        and (settled.unreported or outcomes.misses_its_end(session, settled, job))
     ):
         return None  # it is at its prompt, or may be
-    ran = typed.unfinished(session, settled, job, how.outcome)
+    ran = outcomes.unfinished(session, settled, job, how.outcome)
     if ran.evidence is None:
         return None  # another command's question
     ran = replace(ran, evidence=how.evidence)
     if process.pid == settled.pid and not replaced and wants_more(settled):
-        note = f"Not finished. Of this {typed.WANTS_MORE.format(name=process.name)}. {typed.GIVE_THE_REST}"
+        note = f"Not finished. Of this {outcomes.WANTS_MORE.format(name=process.name)}. {outcomes.GIVE_THE_REST}"
         return replace(ran, note=joined_notes(ran.note, note))
     if process.pid == settled.pid and not replaced and edits(settled):
-        return replace(ran, note=joined_notes(ran.note, typed.may_be_over(process.name)))
+        return replace(ran, note=joined_notes(ran.note, outcomes.may_be_over(process.name)))
     who = f"`{process.name}`"
     if why := how.doubt:
         note = MAY_WORK.format(who=who, why=why[0].upper() + why[1:])
@@ -508,7 +512,7 @@ async def _asks(
         case _ if settled.at_unmarked_prompt:
             what = f"{who} waits at its prompt: run works there"
         case _ if replaced:
-            what = f"{typed.in_its_place(session, settled, job)}, and waits for input: use send"
+            what = f"{outcomes.in_its_place(session, settled, job)}, and waits for input: use send"
             what += ". If a shell's prompt stands there, run with adopt=yes" * shows_prompts(process.pid)
         case InputWait.LINE:
             what = f"{who} waits for a line of input: answer with send"

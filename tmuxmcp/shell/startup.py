@@ -16,18 +16,18 @@ from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.launch import shells
 from tmuxmcp.machine.launch.shells import ADOPTABLE
-from tmuxmcp.machine.witness.front import shows_prompts
+from tmuxmcp.machine.witness.foreground import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait, Process
 from tmuxmcp.readiness.adoptable import NotAdopted, asks, note_prompt
 from tmuxmcp.readiness.judge import FULL_SCREEN_MODES
 from tmuxmcp.readiness.wait import last_line
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import UNPROMPTED, Session
-from tmuxmcp.shell import adopting, typed
+from tmuxmcp.shell import adopting, outcomes
 from tmuxmcp.shell.adopting import kind_of
 from tmuxmcp.terminal.marks import MarkScanner, ShellState
 from tmuxmcp.terminal.modes import may_be_prompt
-from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT
+from tmuxmcp.terminal.text.echo import ECHO_LIMIT
 
 INSIDE_ALREADY = {"tmux": '{"TMUX": "/nonexistent/tmux,0,0"}', "screen": '{"STY": "0.none"}'}
 """By program: the variable by which a start-up file sees that it runs in one already, and starts no other.
@@ -244,7 +244,7 @@ def takes_no_command(session: Session, look: Look) -> SessionBusy:
         )
     few = few_files(look)
     why = few or "it is in the middle of something there (a search, a menu), or its key for commands was taken away"
-    anew = typed.BEGIN_ANEW.format(name=look.knows.name or look.level.kind)
+    anew = outcomes.BEGIN_ANEW.format(name=look.knows.name or look.level.kind)
     look_first = f"Look at it with read view=screen; end what it is in the middle of with key C-c. {anew}"
     return SessionBusy(
         f"The shell of session {session.id} does not take a command at its prompt: {why}. Nothing was run.",
@@ -320,21 +320,21 @@ def _obstacle(session: Session, look: Look) -> tuple[str, str]:
     if few := few_files(look):
         return f"{shell.name} tells nothing of its commands: {few}", SEND_OR_ANOTHER
     if look.shell.prompted is not None:
-        return typed.TELLS_NO_MORE.rstrip("."), typed.BEGIN_ANEW.format(name=shell.name)
+        return outcomes.TELLS_NO_MORE.rstrip("."), outcomes.BEGIN_ANEW.format(name=shell.name)
     if look.shell.state is ShellState.RUNNING:
         what = _running(session, look)
         if look.verdict.hidden:
             return f"{what} runs, and whether it waits for input cannot be known", "Use send for it."
         if wants_more(look):
-            return f"of {what} {typed.WANTS_MORE.format(name=shell.name)}", typed.GIVE_THE_REST
+            return f"of {what} {outcomes.WANTS_MORE.format(name=shell.name)}", outcomes.GIVE_THE_REST
         if edits(look):
-            return typed.MAY_BE_OVER.format(what=what, name=shell.name), typed.USE_SEND.format(name=shell.name)
+            return outcomes.MAY_BE_OVER.format(what=what, name=shell.name), outcomes.USE_SEND.format(name=shell.name)
         return f"{what} is not over: it waits for input", "Answer it with send, or end it with key C-c."
     if look.shell.state is ShellState.PROMPT and look.facts.canonical:
         return f"the line editor of {shell.name} is off", f"Switch it on: send `{shell.editor_on}` and Enter."
     if look.shell.number:
         why = f"{shell.name} shows a prompt without our marks: something keeps them out, as a readonly variable does"
-        return why, typed.BEGIN_ANEW.format(name=shell.name)
+        return why, outcomes.BEGIN_ANEW.format(name=shell.name)
     what = f"{shell.name} shows a prompt without our marks: its start-up files keep them out"
     return what, "Use send for it, or make another session."
 

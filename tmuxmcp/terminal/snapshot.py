@@ -277,7 +277,7 @@ def _style(values: dict[str, Any]) -> Style:
     return Style(**values | colours)
 
 
-# ---- The parts of a screen that may be wrong where its beginning is lost; `emulator/doubtful.py` says until when -----
+# ---- The parts of a screen that may be wrong where its beginning is lost; `emulator/uncertain.py` says until when ----
 
 
 class Doubt(StrEnum):

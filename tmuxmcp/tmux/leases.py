@@ -16,7 +16,7 @@ from tmuxmcp.contract.errors import SessionNotFound, TmuxFailed
 from tmuxmcp.contract.value import value
 from tmuxmcp.tmux import answerkey, panes
 from tmuxmcp.tmux.control import command, sequence
-from tmuxmcp.tmux.held import Lease
+from tmuxmcp.tmux.leaseoptions import Lease
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 

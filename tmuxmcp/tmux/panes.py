@@ -25,7 +25,7 @@ from tmuxmcp.contract.value import value
 from tmuxmcp.machine.proc import since_boot_s
 from tmuxmcp.terminal.widths import OLDEST_VERSION, TmuxVersion, text_width, version_of
 from tmuxmcp.tmux.control import command, sequence
-from tmuxmcp.tmux.held import IS_FREE, Lease, taken_error
+from tmuxmcp.tmux.leaseoptions import IS_FREE, Lease, taken_error
 from tmuxmcp.tmux.server import Tmux, pipe_command
 
 PANE_OPTIONS = ("id", "program", "args", "created", "owner", "log", "sink", "scrollback", "nonce", "home", "leader")

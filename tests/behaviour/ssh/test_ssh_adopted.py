@@ -17,7 +17,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.value import replace
 from tmuxmcp.machine.witness.kernel import InputWait, Verdict
 from tmuxmcp.readiness.wait import Answer, WaitCondition, wait_for
-from tmuxmcp.sessions.levels import FarEnd
+from tmuxmcp.sessions.levels import RemoteEnd
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell import adopting
 
@@ -102,15 +102,15 @@ async def test_one_late_answer_hinders_no_adoption(broker: Broker, box: Box, mon
         late = 4
         return answer
 
-    async def look(self: FarEnd, facts: Any, verdict: Verdict) -> Any:
+    async def look(self: RemoteEnd, facts: Any, verdict: Verdict) -> Any:
         nonlocal late
         if not late:
             return await heard(self, facts, verdict)
         late -= 1
         return None, replace(verdict, waiting=InputWait.UNKNOWN, hidden=True)
 
-    heard = FarEnd.look
-    monkeypatch.setattr(FarEnd, "look", look)
+    heard = RemoteEnd.look
+    monkeypatch.setattr(RemoteEnd, "look", look)
     monkeypatch.setattr(adopting, "wait_for", comes)
     made = await broker.create_session(host=f"{box.user()}box", ready_timeout_ms=LONG)
     assert (made.ready, made.note, late) == (True, None, 0)

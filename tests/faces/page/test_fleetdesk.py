@@ -18,7 +18,7 @@ from tests.conftest import a_state_dir, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.faces.page import hands
+from tmuxmcp.faces.page import holding
 from tmuxmcp.faces.page.fleetdesk import FleetDesk
 from tmuxmcp.faces.page.lookups import OwnDesk
 from tmuxmcp.faces.page.routes import page_of
@@ -98,7 +98,7 @@ async def shown(desk: FleetDesk, session: str) -> AsyncIterator[list[bytes]]:
 async def test_a_page_that_shows_another_machines_session_holds_on(
     broker: Broker, second: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hands, "PAGE_GONE_S", 0.5)
+    monkeypatch.setattr(holding, "PAGE_GONE_S", 0.5)
     await broker.create_session("bash", name="shown")
     await second.create_session("bash", name="held")
     desks = {"n1": OwnDesk(broker), "n2": OwnDesk(second)}

@@ -17,7 +17,7 @@ from tests.conftest import eventually as until
 from tests.kit.service import Service
 from tests.kit.visits import let_in, told
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.sight import SessionSight
+from tmuxmcp.broker.listing import SessionOverview
 from tmuxmcp.contract.errors import TmuxFailed
 from tmuxmcp.faces.page import routes
 from tmuxmcp.faces.page.codes import AccessSecrets
@@ -167,7 +167,7 @@ async def test_a_session_that_could_not_be_looked_at_is_looked_at_again(
     seeing, tries = overview._seeing, []
     sight = seeing.sight
 
-    async def late(session_id: str) -> SessionSight | None:
+    async def late(session_id: str) -> SessionOverview | None:
         tries.append(session_id)
         if tries.count(session_id) <= 3:  # more than a new session is looked at by itself
             raise TmuxFailed("tmux did not answer.")

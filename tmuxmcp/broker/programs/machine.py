@@ -25,7 +25,7 @@ from tmuxmcp.contract.call import iso
 from tmuxmcp.contract.errors import InvalidArgument, IoError, ResourceLimit, TimedOut, TmuxMcpError
 from tmuxmcp.contract.settings import WRAPPER_LEVELS, BrokerSettings, Limits, SandboxLevel
 from tmuxmcp.contract.value import replace
-from tmuxmcp.machine import ourselves, process
+from tmuxmcp.machine import ownprocess, process
 from tmuxmcp.machine.cgroup import rlimits
 from tmuxmcp.machine.environment import session_environment
 from tmuxmcp.machine.files import COPY_BYTES, FileEntry, FileId, FilePart, Files
@@ -72,7 +72,7 @@ def environment(settings: BrokerSettings, env: Mapping[str, str] | None = None) 
     """
     given = dict(env or {})
     found = session_environment(
-        ourselves.environment(), allow=settings.env_allow, settings_env=settings.env, env=given, term="dumb"
+        ownprocess.environment(), allow=settings.env_allow, settings_env=settings.env, env=given, term="dumb"
     )
     if "COLORTERM" not in settings.env | given:
         del found["COLORTERM"]

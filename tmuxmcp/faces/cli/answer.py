@@ -20,7 +20,7 @@ from tmuxmcp.contract.errors import InvalidArgument, PermissionDenied, TmuxMcpEr
 from tmuxmcp.faces.cli import attached, output
 from tmuxmcp.faces.cli.calling import with_broker
 from tmuxmcp.faces.cli.people import check_person, show, show_question
-from tmuxmcp.machine.ourselves import in_a_session
+from tmuxmcp.machine.ownprocess import in_a_session
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker

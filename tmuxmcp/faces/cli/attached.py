@@ -32,7 +32,7 @@ from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.calling import CLI_CALLER, FOREVER_MS, is_fleet_id
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.machine.environment import is_usual
-from tmuxmcp.machine.ourselves import in_a_session
+from tmuxmcp.machine.ownprocess import in_a_session
 from tmuxmcp.nodes.ids import split
 
 if TYPE_CHECKING:

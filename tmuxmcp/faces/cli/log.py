@@ -27,7 +27,7 @@ from tmuxmcp.faces.cli.calling import kept_session, with_broker
 from tmuxmcp.faces.cli.helptext import Point
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.record.events import UnknownEvent
-from tmuxmcp.record.log import Places
+from tmuxmcp.record.log import ResumePoints
 from tmuxmcp.record.past.recordings import RecordedSession
 from tmuxmcp.sessions import registry
 from tmuxmcp.terminal.film.formats import script as as_script
@@ -101,7 +101,7 @@ class _Printer:
         if options.tail is not None:
             self._tail(options.tail, self._end(), following)
         elif options.command is None and not self.raw and self.at > head:
-            place = Places(log).at(self.at, session.cols)
+            place = ResumePoints(log).at(self.at, session.cols)
             self._text.begin_at(place.cut, place.col, place.inside)
 
     def _now_s(self) -> float | None:

@@ -44,9 +44,9 @@ def page(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace, settings: Settings) -> None:
     """Show the page ourselves, until a signal comes, as no server does."""
     from tmuxmcp.app import run_page
-    from tmuxmcp.machine import ourselves
+    from tmuxmcp.machine import ownprocess
 
-    ourselves.refuse_to_be_looked_into()
+    ownprocess.refuse_to_be_looked_into()
     ended = Event()
     threads = []
 

@@ -14,7 +14,7 @@ from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import with_broker
 from tmuxmcp.faces.cli.service import effective
-from tmuxmcp.machine.ourselves import in_a_session
+from tmuxmcp.machine.ownprocess import in_a_session
 from tmuxmcp.sessions import lease
 
 if TYPE_CHECKING:

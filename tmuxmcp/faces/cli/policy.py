@@ -14,12 +14,12 @@ from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import take_own
 from tmuxmcp.faces.cli.service import effective
 from tmuxmcp.gate.confirmations import Confirmation, Confirmations
-from tmuxmcp.machine.ourselves import in_a_session
+from tmuxmcp.machine.ownprocess import in_a_session
 
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings
     from tmuxmcp.contract.request import Request
-    from tmuxmcp.gate.actions import ActionPlace
+    from tmuxmcp.gate.actions import ShellContext
     from tmuxmcp.gate.policy.judge import Action
 
 ACTIONS = ("test", "pending", "confirm", "decline")
@@ -47,7 +47,7 @@ def policy(options: argparse.Namespace) -> int:
 def _test(settings: Settings, options: argparse.Namespace) -> int:
     import anyio
 
-    from tmuxmcp.gate.actions import ActionPlace
+    from tmuxmcp.gate.actions import ShellContext
     from tmuxmcp.gate.policy.judge import RULE_TOOLS, judge, parse_policy
 
     if options.tool not in RULE_TOOLS:
@@ -55,7 +55,7 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
     if not options.words and options.tool in ("run", "send", "run_process"):
         raise InvalidArgument("There is no COMMAND to judge.", hint="See `tmuxmcp policy --help`.")
     cwd = os.path.abspath(os.path.expanduser(options.cwd or settings.cwd or os.getcwd()))
-    action = anyio.run(_action, options, ActionPlace(cwd=cwd, mode=options.mode))
+    action = anyio.run(_action, options, ShellContext(cwd=cwd, mode=options.mode))
     verdict = judge(action, parse_policy(settings.policy))
     if options.json:
         output.write_json({"verdict": verdict.decision, "reason": verdict.reason, "rule": verdict.rule or None})
@@ -66,7 +66,7 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
     return 0 if verdict.decision == "allow" else PolicyDenied.exit_status
 
 
-async def _action(options: argparse.Namespace, place: ActionPlace) -> Action:
+async def _action(options: argparse.Namespace, place: ShellContext) -> Action:
     from tmuxmcp.contract.operations import OPERATIONS
     from tmuxmcp.gate.actions import action_of
     from tmuxmcp.gate.policy.judge import Action

@@ -19,7 +19,7 @@ from tmuxmcp.contract.value import field, value
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import kept_session
-from tmuxmcp.faces.cli.stage import Stage
+from tmuxmcp.faces.cli.fullscreen import Stage
 from tmuxmcp.record.past.recordings import RecordedSession, WantedStretch
 from tmuxmcp.terminal.emulator.capture import clip
 from tmuxmcp.terminal.emulator.redraw import ansi_row

@@ -47,7 +47,7 @@ def serve(options: argparse.Namespace) -> int:
     """Serve MCP on stdio until the client goes, or over HTTP until a signal comes."""
     from tmuxmcp.app import run_http, run_stdio
     from tmuxmcp.config import load_settings
-    from tmuxmcp.machine import ourselves
+    from tmuxmcp.machine import ownprocess
 
     words = program_words(options)
     given = flags(options)
@@ -56,8 +56,8 @@ def serve(options: argparse.Namespace) -> int:
     settings = load_settings(given, config_file(options))
     if words:
         _check_program(settings)
-    ourselves.withhold()
-    ourselves.refuse_to_be_looked_into()
+    ownprocess.withhold()
+    ownprocess.refuse_to_be_looked_into()
     if settings.http in ("", "off"):
         if options.no_token:
             raise InvalidArgument("--no-token is for --http.", hint="On stdio there is no token.")
@@ -70,7 +70,7 @@ def serve(options: argparse.Namespace) -> int:
 def _tell_page(state_dir: Path, served: ServedPage) -> None:
     """Tell the person at the terminal an address that lets a browser in; it gets into no file and into no session."""
     from tmuxmcp.faces.page.codes import make_address
-    from tmuxmcp.machine.ourselves import in_a_session
+    from tmuxmcp.machine.ownprocess import in_a_session
 
     if sys.stderr.isatty() and not in_a_session():
         output.note(f"open {make_address(state_dir, served)[0]} in a browser; it is good once, for a minute")

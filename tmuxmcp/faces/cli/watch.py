@@ -25,8 +25,8 @@ from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.faces.cli import output
 from tmuxmcp.faces.cli.arguments import session_id
 from tmuxmcp.faces.cli.calling import UNCUT_BYTES, with_broker
+from tmuxmcp.faces.cli.fullscreen import Stage
 from tmuxmcp.faces.cli.service import effective
-from tmuxmcp.faces.cli.stage import Stage
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.terminal.emulator.capture import clip
 from tmuxmcp.terminal.emulator.grid import SGR
@@ -34,7 +34,7 @@ from tmuxmcp.terminal.widths import text_width
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.sight import RunningFacts
+    from tmuxmcp.broker.listing import RunningFacts
     from tmuxmcp.contract import results as r
     from tmuxmcp.nodes.fleet import AnyBroker
     from tmuxmcp.sessions.follow import Event
@@ -457,7 +457,7 @@ async def _fronts(broker: AnyBroker, sessions: Sequence[r.SessionSummary]) -> li
 
 async def _far_front(broker: AnyBroker, session: r.SessionSummary) -> RunningFacts | None:
     """The same of a session on another machine, which is a call."""
-    from tmuxmcp.broker.sight import RunningFacts
+    from tmuxmcp.broker.listing import RunningFacts
 
     try:
         facts = await broker.get_session(session.session_id)

@@ -28,7 +28,7 @@ from tmuxmcp.faces.page.gathering import (
     whole,
     with_node_ids,
 )
-from tmuxmcp.faces.page.hands import TYPED_BODY_BYTES
+from tmuxmcp.faces.page.holding import TYPED_BODY_BYTES
 from tmuxmcp.faces.page.stream import Desk, PageStream, as_json
 from tmuxmcp.nodes.gateway import LIST_S, Gateway
 from tmuxmcp.nodes.transport import VisitAnswer

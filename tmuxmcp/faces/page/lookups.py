@@ -14,7 +14,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.sight import SessionSights
+from tmuxmcp.broker.listing import SessionOverviews
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.errors import InvalidArgument
@@ -29,7 +29,7 @@ from tmuxmcp.faces.page.answers import (
     session_of,
     text_of,
 )
-from tmuxmcp.faces.page.hands import InputEndpoints
+from tmuxmcp.faces.page.holding import InputEndpoints
 from tmuxmcp.faces.page.overview import Overview, encoded_screen
 from tmuxmcp.faces.page.stream import Desk, PageStream, show
 
@@ -52,7 +52,7 @@ class QueryEndpoints:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._mine = broker.by(Call(PAGE_CALLER, person=True))
-        self._seeing: SessionSights = broker.seeing()
+        self._seeing: SessionOverviews = broker.seeing()
         self._turn = anyio.Semaphore(FILMS_AT_ONCE)
 
     def routes(self) -> list[Route]:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.sight import SessionSight, SessionSights, ShapeSeen
+from tmuxmcp.broker.listing import SessionOverview, SessionOverviews, ShapeSeen
 from tmuxmcp.contract.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.contract.value import value
 from tmuxmcp.faces.page.answers import PAGE_HEADERS, PageArguments, integer_of, text_of
@@ -234,7 +234,7 @@ async def show(broker: Broker, session_id: str, stream: PageStream) -> None:
     await last('"over":true')
 
 
-async def _sight(seeing: SessionSights, session_id: str, shape: ShapeSeen) -> SessionSight | None:
+async def _sight(seeing: SessionOverviews, session_id: str, shape: ShapeSeen) -> SessionOverview | None:
     try:
         return await seeing.sight(session_id, shape)
     except (TmuxMcpError, OSError) as error:
@@ -251,7 +251,7 @@ class Frames:
         self._rows: list[str] = []
         self._facts = ""
 
-    def frame(self, sight: SessionSight | None) -> str:
+    def frame(self, sight: SessionOverview | None) -> str:
         """What has changed since the last frame, as JSON without its braces; empty: nothing."""
         if sight is None:
             return ""

@@ -17,10 +17,10 @@ from typing import Any, Literal
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.value import field, replace, value
-from tmuxmcp.gate.policy import meanings
-from tmuxmcp.gate.policy.meanings import Match
+from tmuxmcp.gate.policy import effects
+from tmuxmcp.gate.policy.effects import Match
 from tmuxmcp.gate.policy.shelltext import SimpleCommand, Word, words_of
-from tmuxmcp.gate.policy.wrapped import basename
+from tmuxmcp.gate.policy.wrappers import basename
 
 Decision = Literal["allow", "deny", "confirm"]
 
@@ -216,9 +216,9 @@ def match_words(patterns: Sequence[str], words: Sequence[Word]) -> Match:
         last, row = row, [row[0] if pattern == "**" else False]
         for at, word in enumerate(words):
             if pattern == "**":
-                row.append(meanings.either(last[at + 1], row[at]))
+                row.append(effects.either(last[at + 1], row[at]))
             else:
-                row.append(meanings.both(last[at], None if word is None else fnmatch.fnmatchcase(word, pattern)))
+                row.append(effects.both(last[at], None if word is None else fnmatch.fnmatchcase(word, pattern)))
     return row[-1]
 
 
@@ -235,12 +235,12 @@ def _command(rule: Rule, action: Action, command: SimpleCommand) -> Match:
 
 
 def _path(rule: Rule, action: Action, command: SimpleCommand) -> Match:
-    match = meanings.is_path if rule.action == "allow" else meanings.may_be_path
-    return _several(rule, [*action.paths, *meanings.paths_of(command)], rule.path, match)
+    match = effects.is_path if rule.action == "allow" else effects.may_be_path
+    return _several(rule, [*action.paths, *effects.paths_of(command)], rule.path, match)
 
 
 def _host(rule: Rule, action: Action, command: SimpleCommand) -> Match:
-    values = [*action.hosts, *meanings.hosts_of(command)]
+    values = [*action.hosts, *effects.hosts_of(command)]
     return _several(rule, values, rule.host, lambda value, pattern: fnmatch.fnmatchcase(value.lower(), pattern.lower()))
 
 
@@ -255,7 +255,7 @@ def _secret(rule: Rule, action: Action, command: SimpleCommand) -> Match:
 def _does(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     match: Match = False
     for name in rule.does:
-        match = meanings.either(match, meanings.match_meaning(name, command))
+        match = effects.either(match, effects.match_meaning(name, command))
     return match
 
 
@@ -393,9 +393,9 @@ def _rule(number: int, label: str, entry: Mapping[str, Any]) -> Rule:
     _check_regex(number, command)
     lists = {name: _patterns(number, name, entry[name]) for name in CONDITIONS if name in entry and name != "command"}
     for pattern in lists.get("does", ()):
-        if pattern not in meanings.MEANINGS:
+        if pattern not in effects.MEANINGS:
             raise _wrong(
-                number, f"nothing is known that does {pattern!r}", f"There are: {', '.join(meanings.MEANINGS)}."
+                number, f"nothing is known that does {pattern!r}", f"There are: {', '.join(effects.MEANINGS)}."
             )
     for name, known in (("tool", RULE_TOOLS), ("mode", RULE_MODES)):
         for pattern in lists.get(name, ()):

@@ -17,7 +17,7 @@ def commands_of(request: dict[str, Any]) -> list[Any]:
     """Every command that a shell text, or a program with its arguments, would run."""
     from tmuxmcp.contract.value import replace
     from tmuxmcp.gate.policy.shelltext import MOST_GOT, SimpleCommand, parse
-    from tmuxmcp.gate.policy.wrapped import of_environment, unwrapped
+    from tmuxmcp.gate.policy.wrappers import of_environment, unwrapped
 
     cwds = (request["cwd"],)
     if "argv" in request:

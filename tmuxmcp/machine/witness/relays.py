@@ -19,9 +19,9 @@ from contextlib import suppress
 
 from tmuxmcp.contract.value import field, replace, value
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.witness import kernel, tmuxes
+from tmuxmcp.machine.witness import kernel, nestedtmux
 from tmuxmcp.machine.witness.kernel import InputWait, KernelFacts, Process, Verdict
-from tmuxmcp.machine.witness.tmuxes import Client, wakes_at_rest
+from tmuxmcp.machine.witness.nestedtmux import Client, wakes_at_rest
 from tmuxmcp.machine.witness.tty import (
     MOST_THREADS,
     TtyWitness,
@@ -48,7 +48,7 @@ TTY_INDEX = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
 
 @value
-class Sight:
+class TerminalFacts:
     """What is seen of a pane's terminal, through the relays in it."""
 
     facts: KernelFacts | None
@@ -73,7 +73,7 @@ class Sight:
         """How many relays are seen through."""
         return len(self.relays)
 
-    def as_far_as_known(self) -> Sight:
+    def as_far_as_known(self) -> TerminalFacts:
         """The same where a tmux that has to be asked will not be: what waits there may no longer be shown."""
         process = self.verdict.process
         if self.asks is None or process is None or not self.verdict.ready:
@@ -114,26 +114,26 @@ class DeepWitness:
         self.tty = tty
         self._witness = TtyWitness(tty)
         self._readers = Readers()
-        self.panes = tmuxes.Panes()
+        self.panes = nestedtmux.Panes()
         """What the tmuxes inside show."""
 
-    def look(self, leader: int) -> Sight:
+    def look(self, leader: int) -> TerminalFacts:
         """What is seen now.
 
         Args:
             leader: process id of the session leader of the pane's terminal.
         """
         facts = self._witness.look(leader)
-        return self._see(facts, Sight(facts, _judged(facts), facts, self.tty, leader))
+        return self._see(facts, TerminalFacts(facts, _judged(facts), facts, self.tty, leader))
 
-    def look_at_terminal(self, leader: int, alone: int = 0) -> Sight:
+    def look_at_terminal(self, leader: int, alone: int = 0) -> TerminalFacts:
         """The modes of the pane's own terminal and who is in front of it; no process is looked at.
 
         Args:
             alone: nobody is told to be in front but this process, and that only if it is there alone; 0: anybody is.
         """
         facts = self._witness.look(leader, processes=False, alone=alone)
-        return Sight(facts, kernel.judge(facts), facts, self.tty, leader)
+        return TerminalFacts(facts, kernel.judge(facts), facts, self.tty, leader)
 
     def size(self) -> tuple[int, int] | None:
         """Columns and rows of the pane's own terminal; None where they cannot be had."""
@@ -143,7 +143,7 @@ class DeepWitness:
         """Let go of the pane's terminal."""
         self._witness.close()
 
-    def _see(self, facts: KernelFacts | None, sight: Sight) -> Sight:
+    def _see(self, facts: KernelFacts | None, sight: TerminalFacts) -> TerminalFacts:
         """What is seen of a terminal with these facts; `sight` is what they say without looking through."""
         if facts is None or facts.changing or facts.unread or facts.writing:
             return sight
@@ -165,7 +165,7 @@ class DeepWitness:
             self._with_readers(facts, sight) if sight.verdict.waiting is InputWait.BUSY and not sight.reader else sight
         )
 
-    def _with_readers(self, facts: KernelFacts, sight: Sight) -> Sight:
+    def _with_readers(self, facts: KernelFacts, sight: TerminalFacts) -> TerminalFacts:
         """What is seen where nobody in front waits for input, and others may."""
         found = self._readers.see(facts, sight.leader, sight.terminal)
         if found is None:
@@ -174,7 +174,7 @@ class DeepWitness:
         return replace(sight, verdict=found) if isinstance(found, Verdict) else self._see(found, sight)
 
     def _behind(self, process: Process, terminal: str) -> _RelayedTerminal | _OpaqueRelay | None:
-        return self._in_tmux(process) if process.name == tmuxes.TMUX_CLIENT else _behind(process, terminal)
+        return self._in_tmux(process) if process.name == nestedtmux.TMUX_CLIENT else _behind(process, terminal)
 
     def _in_tmux(self, process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
         """The pane that the client of a tmux inside shows."""
@@ -184,13 +184,13 @@ class DeepWitness:
         shown = self.panes.shown_to(client)
         if shown is None:
             return _OpaqueRelay(process, "it has to be asked what it shows", client)
-        asks = client if shown.age_s > tmuxes.FRESH_S else None
+        asks = client if shown.age_s > nestedtmux.FRESH_S else None
         if not shown.pane:
             return _OpaqueRelay(process, f"it {shown.why}", asks)
-        old = shown.age_s > tmuxes.OLD_S
+        old = shown.age_s > nestedtmux.OLD_S
         return _RelayedTerminal(process, shown.tty, shown.pane, shown.server, asks=asks, old=old)
 
-    def _through(self, behind: _RelayedTerminal, sight: Sight) -> Sight | None:
+    def _through(self, behind: _RelayedTerminal, sight: TerminalFacts) -> TerminalFacts | None:
         """What is seen of the terminal behind a relay; None: it is itself who is typed to."""
         name = behind.relay.name
         if sight.depth >= MOST_RELAYS:
@@ -229,7 +229,9 @@ def _may_relay(process: Process) -> bool:
     if process.state != "S" or process.name in kernel.FAR_ENDS_ARE_INSIDE | KEEPS_MODES_OF_ITS_OWN:
         return False
     return (
-        process.relay or process.name == tmuxes.TMUX_CLIENT or process.wait_channel in kernel.UNREADABLE_WAIT_CHANNELS
+        process.relay
+        or process.name == nestedtmux.TMUX_CLIENT
+        or process.wait_channel in kernel.UNREADABLE_WAIT_CHANNELS
     )
 
 

@@ -39,7 +39,7 @@ from tmuxmcp.contract.value import value
 from tmuxmcp.machine import signals
 from tmuxmcp.machine.ownfiles import state_id
 from tmuxmcp.nodes import transport
-from tmuxmcp.nodes.remotecalls import GatewayCalls
+from tmuxmcp.nodes.callnews import GatewayCalls
 
 log = logging.getLogger(__name__)
 

@@ -22,14 +22,14 @@ from tmuxmcp.contract.errors import InvalidArgument, NodeUnreachable, OutcomeUnk
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.words import Cast
-from tmuxmcp.machine import ourselves
+from tmuxmcp.machine import ownprocess
 from tmuxmcp.nodes import transport
+from tmuxmcp.nodes.callnews import EndedForQuestion, RemoteCall, RemoteCalls, own_time_s
 from tmuxmcp.nodes.fleetfile import environment
 from tmuxmcp.nodes.ray import NODE_LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import BridgeChild, WatcherChild
 from tmuxmcp.nodes.ray.door import change_received
 from tmuxmcp.nodes.ray.own import KeptFleet
-from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCall, RemoteCalls, own_time_s
 from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 
 DOOR_BACK_S = 20.0
@@ -100,7 +100,7 @@ class RayTransport:
             Unsupported: Ray is not installed.
         """
         need_ray()
-        address, env = cluster_of(fleet), environment(ourselves.environment(), secret_file)
+        address, env = cluster_of(fleet), environment(ownprocess.environment(), secret_file)
         bridge, watcher = BridgeChild(address, env), WatcherChild(address, env)
         async with transport.background_tasks() as tasks:
             for each in (bridge.run, bridge.write, watcher.run):

@@ -17,7 +17,7 @@ What is trusted: the bytes of the log, and sizes where events give them an offse
 and only of the same form and session; without one, or with a torn one, the same screen is rebuilt from further back.
 
 What is not known is said: a screen whose beginning is gone is approximate until it was cleared or drawn anew
-(`terminal/emulator/doubtful`), and bytes without a time stand at the next time that is known.
+(`terminal/emulator/uncertain`), and bytes without a time stand at the next time that is known.
 
 Invariants:
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 
 from tmuxmcp.contract.value import replace, value
-from tmuxmcp.terminal.emulator.doubtful import Doubtful
 from tmuxmcp.terminal.emulator.screen import Screen
 from tmuxmcp.terminal.emulator.stream import Stream
+from tmuxmcp.terminal.emulator.uncertain import Doubtful
 from tmuxmcp.terminal.snapshot import ALL_DOUBTS, SHOWN_DOUBTS, Doubt, Snapshot
 from tmuxmcp.terminal.widths import TmuxVersion
 

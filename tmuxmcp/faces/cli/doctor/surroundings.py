@@ -23,10 +23,10 @@ from tmuxmcp.contract.value import value
 from tmuxmcp.faces.cli.clients import CLIENTS, URL_KEYS, McpClient, TrustFound, servers
 from tmuxmcp.faces.tokens import OWN_TOKEN_FILE, TOKEN_VARIABLE, is_loopback, load_tokens, parse_address
 from tmuxmcp.machine.locks import file_system_of
-from tmuxmcp.machine.ourselves import shown_above
+from tmuxmcp.machine.ownprocess import shown_above
 from tmuxmcp.machine.sandbox import sandbox
-from tmuxmcp.machine.secretvalue import check_source
-from tmuxmcp.tmux.held import user_name
+from tmuxmcp.machine.usercommands import check_source
+from tmuxmcp.tmux.leaseoptions import user_name
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.transport import Machine

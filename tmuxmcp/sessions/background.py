@@ -1,4 +1,6 @@
-"""Writes the timing index of every session of a broker, where no other broker does: when what was printed.
+"""What a broker that stays does for all sessions beside its calls: times, screens of the past, files of recordings.
+
+It writes the timing index of every session, where no other broker does: when what was printed.
 
 One writer a session, whoever holds the index's lock; the others wait for its end, which inotify tells them, and one of
 them goes on. A session that prints nothing costs nothing: its writer sleeps until the log grows. Then it looks at most

@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import SLOW
 from tmuxmcp.contract.call import Call, CallAgain, Question, begin
 from tmuxmcp.contract.errors import Cancelled, ConfirmationDeclined, NodeUnreachable
-from tmuxmcp.nodes import remotecalls as module
-from tmuxmcp.nodes.remotecalls import AskedAgain, EndedForQuestion, GatewayCalls, RemoteCalls
+from tmuxmcp.nodes import callnews as module
+from tmuxmcp.nodes.callnews import AskedAgain, EndedForQuestion, GatewayCalls, RemoteCalls
 
 
 class Machine:
@@ -120,7 +120,7 @@ async def test_an_error_of_asking_goes_back():
 
 
 async def test_who_never_comes_for_news_can_ask_nobody(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tmuxmcp.nodes.remotecalls.COMES_S", 0.01)
+    monkeypatch.setattr("tmuxmcp.nodes.callnews.COMES_S", 0.01)
     calls = GatewayCalls()
     with calls.of("line", {"key": "k", "asks": True, "tells": True}, Call(), asks=True) as made:
         assert await made.ask(Question("May it?", "digest")) is None

@@ -23,8 +23,8 @@ from tests.kit.service import TOKENS, Service, bearer
 from tests.kit.visits import let_in
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import HandedBack
-from tmuxmcp.faces.page import codes, hands
-from tmuxmcp.faces.page.hands import InputEndpoints
+from tmuxmcp.faces.page import codes, holding
+from tmuxmcp.faces.page.holding import InputEndpoints
 
 ONE, OTHER = 1_000_000_001, 5_294_967_295
 """Numbers of two pages."""
@@ -181,8 +181,8 @@ def test_a_paste_arrives_whole_and_what_would_be_cut_is_refused(hand: Hand, serv
     service.result("create_session", program="cat", name="canonical")
     hand.ask("take", "pasted")
     eventually(lambda: "reads" in screen(service, "pasted"))
-    assert hand.refused("paste", "pasted", text="x" * (hands.MOST_PASTE + 1)) == "RESOURCE_LIMIT"
-    text = "é\n" * (hands.MOST_PASTE // 3) + "."
+    assert hand.refused("paste", "pasted", text="x" * (holding.MOST_PASTE + 1)) == "RESOURCE_LIMIT"
+    text = "é\n" * (holding.MOST_PASTE // 3) + "."
     assert hand.ask("paste", "pasted", text=text) == {"left_out": False}
     eventually(lambda: file.read_bytes() == text.replace("\n", "\r").encode())
     hand.ask("take", "canonical")
@@ -222,8 +222,8 @@ def test_half_a_character_is_refused(hand: Hand):
 def test_too_much_at_once_is_refused(hand: Hand, service: Service):
     hand.ask("take")
     before = screen(service)
-    assert hand.refused("type", items=[{"text": "x" * (hands.MOST_TEXT + 1)}]) == "RESOURCE_LIMIT"
-    assert hand.refused("type", items=[ENTER] * (hands.MOST_ITEMS + 1)) == "RESOURCE_LIMIT"
+    assert hand.refused("type", items=[{"text": "x" * (holding.MOST_TEXT + 1)}]) == "RESOURCE_LIMIT"
+    assert hand.refused("type", items=[ENTER] * (holding.MOST_ITEMS + 1)) == "RESOURCE_LIMIT"
     assert hand.refused("take", "nobody") == "SESSION_NOT_FOUND"
     assert hand.ask("type", items=[]) == {"typed": 0}
     assert screen(service) == before
@@ -294,7 +294,7 @@ def test_a_secret_that_is_typed_or_pasted_is_nowhere(hand: Hand, service: Servic
 
 
 async def test_a_page_that_is_gone_gives_back(broker: Broker, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hands, "PAGE_GONE_S", 0.2)
+    monkeypatch.setattr(holding, "PAGE_GONE_S", 0.2)
     await broker.create_session("bash", name="a")
     handling = InputEndpoints(broker)
     async with anyio.create_task_group() as task_group:
@@ -480,7 +480,7 @@ def test_lines_are_pasted_as_one(held: browser.Page):
     assert "\nfirst" not in held.value(SCREEN)
     press(held, "Enter")
     held.until(f"{SCREEN}.includes('\\nfirst\\nsecond\\n')")
-    paste(held, "x" * (hands.MOST_PASTE + 1))
+    paste(held, "x" * (holding.MOST_PASTE + 1))
     held.until("document.querySelector('.hands').textContent.includes('65,537 bytes')")
     assert "xxx" not in held.value(SCREEN)
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.kit.agent import eventually
-from tmuxmcp.machine.witness import tmuxes
+from tmuxmcp.machine.witness import nestedtmux
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
 
@@ -32,7 +32,7 @@ def test_of_a_process_with_fewer_means(words: list[str], more: bool):
     process = subprocess.Popen([*words, "sleep", "60"])
     try:
         eventually(lambda: os.readlink(f"/proc/{process.pid}/exe").endswith(("sleep", "busybox", "coreutils")))
-        assert tmuxes.more_than_we(process.pid) is more
+        assert nestedtmux.more_than_we(process.pid) is more
     finally:
         process.kill()
         process.wait()
@@ -41,4 +41,4 @@ def test_of_a_process_with_fewer_means(words: list[str], more: bool):
 def test_of_a_process_that_is_gone_it_is_not_known():
     process = subprocess.Popen(["true"])
     process.wait()
-    assert tmuxes.more_than_we(process.pid)
+    assert nestedtmux.more_than_we(process.pid)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.cases import for_each
-from tmuxmcp.machine.witness.far import facts_of
 from tmuxmcp.machine.witness.kernel import InputWait, judge
+from tmuxmcp.machine.witness.remotekernel import facts_of
 
 EDITOR = """tty 77 77 0 0 1 100.50
 p 77 77 70 S poll_schedule_timeout.part.0 27 9000 - ,0,1,2,255 0100000000000000 270,0x1,0x7f,0x0,0x0,0x0,0x7f bash"""

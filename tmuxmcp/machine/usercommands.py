@@ -1,9 +1,8 @@
-"""Reads the value of a secret at the moment it is needed, from a private file or from a command that prints it.
+"""Commands of the person's own that we run: one prints the value of a secret, one tells them that something waits.
 
-It is kept in one `bytearray`, which the caller overwrites (`wipe`); nothing of it stands in any error. A value is one
-line without control characters: a terminal would act on them instead of handing them on.
-
-The other command of the person's that we run, which tells them that something waits, is at the end.
+A secret is read at the moment it is needed, from a private file or from such a command. It is kept in one `bytearray`,
+which the caller overwrites (`wipe`); nothing of it stands in any error. A value is one line without control characters:
+a terminal would act on them instead of handing them on.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import anyio
 
 from tmuxmcp.contract.errors import FileMissing, InvalidArgument, IoError, PermissionDenied, ProgramNotFound, TimedOut
 from tmuxmcp.contract.settings import Secret
-from tmuxmcp.machine import ourselves
+from tmuxmcp.machine import ownprocess
 from tmuxmcp.machine.environment import find_program
 from tmuxmcp.machine.ownfiles import closing, open_beneath
 from tmuxmcp.machine.processes import Lifeline
@@ -240,7 +239,7 @@ def notify(argv: Sequence[str], facts: Mapping[str, str]) -> None:
     """
     if not argv or not _running.acquire(blocking=False):
         return
-    variables = ourselves.environment() | {f"TMUXMCP_{name}": value for name, value in facts.items()}
+    variables = ownprocess.environment() | {f"TMUXMCP_{name}": value for name, value in facts.items()}
     threading.Thread(target=_run_notice, args=(list(argv), variables), name="notify", daemon=True).start()
 
 

@@ -9,8 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from tmuxmcp.sessions import timekeeper
-from tmuxmcp.sessions.timekeeper import HELD_UP_S, Delays, minding_stops
+from tmuxmcp.sessions import background
+from tmuxmcp.sessions.background import HELD_UP_S, Delays, minding_stops
 
 
 def test_computing_for_long_is_a_delay() -> None:
@@ -33,7 +33,7 @@ def test_a_delay_is_remembered_for_a_while_and_sleeping_is_none(monkeypatch: pyt
     assert not delays.lately()
     delays.woke(now - 2 * HELD_UP_S)
     assert delays.lately()
-    now += 2 * timekeeper.REMEMBERED_S
+    now += 2 * background.REMEMBERED_S
     assert not delays.lately()
     busy += 2 * HELD_UP_S
     assert delays.lately()
@@ -53,7 +53,7 @@ def test_every_broker_of_a_process_is_told_that_it_was_stopped(monkeypatch: pyte
             os.kill(os.getpid(), signal.SIGCONT)
             assert (first.lately(), second.lately(), heard) == (True, True, [signal.SIGCONT])
             one.__exit__(None, None, None)
-            later = time.monotonic() + 2 * timekeeper.REMEMBERED_S
+            later = time.monotonic() + 2 * background.REMEMBERED_S
             monkeypatch.setattr(time, "monotonic", lambda: later)
             assert not second.lately()
             os.kill(os.getpid(), signal.SIGCONT)

@@ -13,8 +13,8 @@ from tests.kit.agent import eventually
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.contract.errors import TmuxMcpError
 from tmuxmcp.contract.settings import Secret
-from tmuxmcp.machine import secretvalue
-from tmuxmcp.machine.secretvalue import SECRET_BYTES, value_of
+from tmuxmcp.machine import usercommands
+from tmuxmcp.machine.usercommands import SECRET_BYTES, value_of
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -105,10 +105,10 @@ async def test_a_command_runs_in_no_shell_and_what_it_says_of_errors_is_not_told
 async def test_a_command_that_takes_too_long_or_prints_too_much_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(secretvalue, "COMMAND_S", 0.2)
+    monkeypatch.setattr(usercommands, "COMMAND_S", 0.2)
     with pytest.raises(TmuxMcpError, match="TIMEOUT"):
         await read(["sh", "-c", f"sleep 61 & echo $! > {tmp_path}/pid; echo word; wait"])
-    monkeypatch.setattr(secretvalue, "COMMAND_S", 10.0)
+    monkeypatch.setattr(usercommands, "COMMAND_S", 10.0)
     child = int((tmp_path / "pid").read_text())
     eventually(lambda: ended(child))
     with pytest.raises(TmuxMcpError, match="INVALID_ARGUMENT"):

@@ -20,7 +20,7 @@ from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.shell.sequence import KeySequence, Text, one_newline
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.held import Lease, taken_error, user_name
+from tmuxmcp.tmux.leaseoptions import Lease, taken_error, user_name
 from tmuxmcp.tmux.leases import held_as
 from tmuxmcp.tmux.panes import INLINE_BYTES, InputLeftover, Pane
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.kit.cases import for_each
+from tmuxmcp.terminal.text.echo import Echo, Printed, edited_in, unechoed, with_blanks, without_echo
 from tmuxmcp.terminal.text.plain import plain
-from tmuxmcp.terminal.text.unechoed import Echo, Printed, edited_in, unechoed, with_blanks, without_echo
 
 
 @for_each(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tmuxmcp.contract.value import value
 from tmuxmcp.gate.policy.shelltext import GLOB, TEXT_SHELLS, SimpleCommand, Word, words_of
-from tmuxmcp.gate.policy.wrapped import basename, takes_value
+from tmuxmcp.gate.policy.wrappers import basename, takes_value
 
 # ---- What ends the machine -------------------------------------------------------------------------------------------
 #

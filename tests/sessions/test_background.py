@@ -29,7 +29,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.past.timing import Times
-from tmuxmcp.sessions.timekeeper import Delays
+from tmuxmcp.sessions.background import Delays
 
 TICKS = "while sleep 0.03 && echo T$EPOCHREALTIME; do :; done"  # it ends with its terminal
 LATE_MS = 1000 * SLOW

@@ -565,7 +565,7 @@ class GatewayCalls:
         """The call as it is to be done: what it says while this is open is news of its line.
 
         Args:
-            asked: what the gateway wants to hear, as `remotecalls` sends it.
+            asked: what the gateway wants to hear, as its `RemoteCalls` sends it.
             asks: a person may be asked there.
         """
         key = str(asked["key"])

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from tmuxmcp.broker import sight
+from tmuxmcp.broker import listing
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.errors import InvalidArgument
 from tmuxmcp.contract.results import ListSessionsResult
@@ -17,7 +17,7 @@ from tmuxmcp.faces.cli.watch import table_of
 from tmuxmcp.machine.witness.tty import TtyWitness
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.control import ControlClient
-from tmuxmcp.tmux.held import user_name
+from tmuxmcp.tmux.leaseoptions import user_name
 
 
 def ids(page: ListSessionsResult) -> list[str]:
@@ -69,14 +69,14 @@ async def test_a_list_asks_only_for_the_rows_that_it_shows(five: Broker, monkeyp
 
 async def test_other_calls_have_their_turn_after_each_row(five: Broker, monkeypatch: pytest.MonkeyPatch):
     rows, turns = 0, []
-    summary = sight.summary
+    summary = listing.summary
 
     def counted(*arguments: object) -> object:
         nonlocal rows
         rows += 1
         return summary(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sight, "summary", counted)
+    monkeypatch.setattr(listing, "summary", counted)
 
     async def others() -> None:
         while rows < 15:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.cases import for_each
 from tmuxmcp.readiness.judge import Need
-from tmuxmcp.shell.atprompt import (
+from tmuxmcp.shell.promptjudge import (
     FLOOD_LOOKS_S,
     FLOODS_BYTES,
     LOOKS_S,

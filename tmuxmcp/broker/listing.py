@@ -40,7 +40,7 @@ from tmuxmcp.terminal.emulator.sheet import LONGEST_SEQUENCE, last_shape
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes, viewers
-from tmuxmcp.tmux.held import Lease, user_name
+from tmuxmcp.tmux.leaseoptions import Lease, user_name
 from tmuxmcp.tmux.viewers import TmuxViewer
 
 TABLE_DESTROYED = 50
@@ -90,7 +90,7 @@ class RunningFacts:
 
 
 @value
-class SessionSight:
+class SessionOverview:
     """What a session shows."""
 
     shown: ShownScreen
@@ -135,7 +135,7 @@ class Generation:
     created_at: str
 
 
-class SessionSights:
+class SessionOverviews:
     """Looks at the sessions of one broker."""
 
     def __init__(self, registry: Registry) -> None:
@@ -194,14 +194,14 @@ class SessionSights:
             look.foreground.command if look.foreground else "", session.lease.by if session.lease else ""
         )
 
-    async def sight(self, session_id: str, shape: ShapeSeen | None = None) -> SessionSight | None:
+    async def sight(self, session_id: str, shape: ShapeSeen | None = None) -> SessionOverview | None:
         """What a session shows; None: its pane is gone. Without `shape`, its cursor is a block."""
         session = self._registry.sessions.get(session_id)
         shown = await shown_by(session) if session else None
         if session is None or shown is None:
             return None
         alive = bool(session.pane and not session.pane.dead)
-        return SessionSight(shown, title_of(session.pane), alive, shape.shape(session) if shape else "block")
+        return SessionOverview(shown, title_of(session.pane), alive, shape.shape(session) if shape else "block")
 
     async def past(
         self, session_id: str, at_ms: int | None = None, line_at: int | None = None, generation: int | None = None

@@ -25,12 +25,12 @@ from tmuxmcp.record.commands import GivenCommand, Stdin
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.meta import sink_of
 from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
-from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.sessions.look import LogView, Look
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell.atprompt import ShellRest
+from tmuxmcp.shell.promptjudge import ShellRest
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
+from tmuxmcp.terminal.text.echo import ECHO_LIMIT, behind_echo, shows_nothing
 from tmuxmcp.terminal.text.plain import plain
-from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT, behind_echo, shows_nothing
 
 STANDS_S = 1.0
 """What anybody can print, that a shell has not taken a command, counts after this long where it does not rest."""
@@ -208,7 +208,7 @@ class Job:
     refused_since: float | None = None
     """When the shell was first seen not to have taken it; of `time.monotonic()`."""
 
-    def lasts(self, now: float) -> bool:
+    def refused_for_long(self, now: float) -> bool:
         """Whether it has been so for long that the shell has not taken it."""
         self.refused_since = now if self.refused_since is None else self.refused_since
         return now - self.refused_since >= STANDS_S
@@ -256,7 +256,7 @@ def is_empty(text: str) -> bool:
 # ---- what became of it -----------------------------------------------------------------------------
 
 
-def done(session: Session, scan: Scan, job: Job) -> RunOutcome | None:
+def done(session: Session, scan: LogView, job: Job) -> RunOutcome | None:
     """The result, if the shell has finished what is certainly our command."""
     found = scan.at(job.level.nonce)
     for finished in found.commands if found else ():
@@ -276,7 +276,7 @@ def done(session: Session, scan: Scan, job: Job) -> RunOutcome | None:
     return None
 
 
-def settled(session: Session, scan: Scan, job: Job) -> RunOutcome | None:
+def settled(session: Session, scan: LogView, job: Job) -> RunOutcome | None:
     """What became of it, now that nothing is under way (`ShellRest`); None when even that does not tell."""
     shell = scan.shell
     gaps = session.events.gaps(job.sent_at, scan.size)
@@ -289,14 +289,14 @@ def settled(session: Session, scan: Scan, job: Job) -> RunOutcome | None:
     return None
 
 
-def misses_its_end(session: Session, scan: Scan, job: Job) -> bool:
+def misses_its_end(session: Session, scan: LogView, job: Job) -> bool:
     """Where the shell waits for keys: whether that may be its prompt, of which the log does not tell."""
     if scan.shell.state is ShellState.PROMPT and scan.shell.number > job.number:
         return False
     return may_miss(session, scan, job.sent_at)
 
 
-def may_miss(session: Session, scan: Scan, offset: int) -> bool:
+def may_miss(session: Session, scan: LogView, offset: int) -> bool:
     """Whether something that was printed behind this offset may not be in the log."""
     return not sink_of(session.directory).alive or bool(session.events.gaps(offset, scan.size))
 
@@ -377,7 +377,7 @@ def _hook_note(session: Session, job: Job, note: str) -> str:
     return note.format(hook=shell_at(job.level, session.meta.program).prompt_hook)
 
 
-def _over(session: Session, scan: Scan, job: Job) -> RunOutcome:
+def _over(session: Session, scan: LogView, job: Job) -> RunOutcome:
     """The shell is at a later prompt, and what it said of our command was not recorded."""
     start = job.sent_at + behind_echo(session.log.read(job.sent_at, ECHO_LIMIT))
     end = max(start, scan.shell.prompt_start)
@@ -443,7 +443,7 @@ def _began(track: ShellTrack, job: Job) -> bool:
     return (track.job == job.name or track.number == job.number) and track.output_start >= job.sent_at
 
 
-def why_not_its_code(session: Session, scan: Scan, level: Level, text: str | None) -> str:
+def why_not_its_code(session: Session, scan: LogView, level: Level, text: str | None) -> str:
     """Why the exit code of a session that has ended says nothing of the command in it; empty: it is the command's.
 
     Args:
@@ -497,7 +497,7 @@ def _in_front(look: Look) -> str:
     return f"`{look.foreground.command}`, started in {where}"
 
 
-def unreported(scan: Scan, job: Job) -> RunOutcome:
+def unreported(scan: LogView, job: Job) -> RunOutcome:
     """The shell is at its prompt, tells no more of its commands, and does not answer either."""
     end = scan.shell.prompted or scan.size
     if job.proof:
@@ -512,13 +512,13 @@ def may_be_over(name: str) -> str:
     return f"I{said[1:]}. {USE_SEND.format(name=name)} {LOOK_BEFORE_AGAIN}"
 
 
-def _untold(scan: Scan, job: Job, end: int) -> RunOutcome:
+def _untold(scan: LogView, job: Job, end: int) -> RunOutcome:
     """It ran and is over: its shell shows its prompt, and does not tell how it ended."""
     note = f"It is over, and its exit status is not known: {TELLS_NO_MORE} {BEGIN_ANEW.format(name=scan.knows.name)}"
     return RunOutcome("ready", None, True, "marks", min(scan.shell.output_start, end), end, None, since(job), note)
 
 
-def _refused(scan: Scan, job: Job) -> RunOutcome | None:
+def _refused(scan: LogView, job: Job) -> RunOutcome | None:
     """The shell took the line and drew the same prompt anew, without running anything; else None."""
     end = scan.shell.prompt_start
     if scan.shell.output_start > job.sent_at:
@@ -532,7 +532,7 @@ def _refused(scan: Scan, job: Job) -> RunOutcome | None:
     return RunOutcome("ready", None, False, "marks", start, end, None, since(job), note)
 
 
-def _unknown(scan: Scan, job: Job) -> RunOutcome:
+def _unknown(scan: LogView, job: Job) -> RunOutcome:
     """The shell is at its prompt again, and what became of our command cannot be told."""
     if job.foreign:
         note = (
@@ -549,7 +549,7 @@ def _unknown(scan: Scan, job: Job) -> RunOutcome:
     return RunOutcome("ready", None, False, "kernel", start, end, None, since(job), f"{note} {LOOK_BEFORE_AGAIN}")
 
 
-def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> RunOutcome:
+def unfinished(session: Session, scan: LogView, job: Job, outcome: Outcome) -> RunOutcome:
     """What our command printed so far, if it runs; what is known of it, if that is not known."""
     found = scan.at(job.level.nonce)  # None: its shell has ended, and what it ran with it
     track, end = found.shell if found else session.track_with_echo(job.level), scan.size

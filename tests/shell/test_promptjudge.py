@@ -11,7 +11,7 @@ from tests.kit.cases import for_each
 from tmuxmcp.contract.value import replace, value
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.judge import UNMARKED_S
-from tmuxmcp.shell.atprompt import (
+from tmuxmcp.shell.promptjudge import (
     ARRIVES_S,
     LEAVES_S,
     SETTLES_S,

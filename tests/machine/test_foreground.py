@@ -14,7 +14,7 @@ from tests.conftest import eventually
 from tests.kit.cases import for_each
 from tests.kit.sources import FILES, PACKAGE, nodes
 from tmuxmcp.machine.launch.shells import KNOWN
-from tmuxmcp.machine.witness.front import Front, Proven, Stack, not_interactive, stack_of
+from tmuxmcp.machine.witness.foreground import Front, Proven, Stack, not_interactive, stack_of
 
 SHOWS_PROMPT = [
     ("bash", []),
@@ -100,4 +100,4 @@ def test_what_input_leaves_behind_is_said_wherever_it_is_typed():
                 and "left" not in {word.arg for word in node.keywords}
             ):
                 silent.add(str(file.relative_to(PACKAGE)))
-    assert silent <= {"shell/adopting.py", "shell/entering.py"}, "say what is left behind: `left=`"
+    assert silent <= {"shell/adopting.py", "shell/typing.py"}, "say what is left behind: `left=`"

@@ -17,9 +17,9 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.record.past.checkpoints import Checkpoints, RecordKind, ScreenRecord
 from tmuxmcp.record.past.replaying import Past
-from tmuxmcp.sessions import timekeeper
+from tmuxmcp.sessions import background
+from tmuxmcp.sessions.background import CheckpointMaker
 from tmuxmcp.sessions.screens import screen_at
-from tmuxmcp.sessions.timekeeper import CheckpointMaker
 
 VIM = (Path(__file__).parents[1] / "corpora" / "vim.raw").read_bytes()
 
@@ -48,7 +48,7 @@ def screens(broker: Broker) -> list[ScreenRecord]:
 
 
 async def test_screens_are_kept_while_nobody_asks(vim: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timekeeper, "CHECKPOINT_CPU_S", 0.1)
+    monkeypatch.setattr(background, "CHECKPOINT_CPU_S", 0.1)
     offset, live = await looked(vim)
     async with making(vim) as made:
         made.find_work()
@@ -88,7 +88,7 @@ async def test_a_process_that_fails_makes_none_and_is_given_up(vim: Broker, tmp_
     crash.write_text("raise SystemExit")
     async with making(vim) as made:
         made._replaying.script = crash
-        for _ in range(timekeeper.MOST_FAILURES):
+        for _ in range(background.MOST_FAILURES):
             made.find_work()
             assert made._wanted
             await eventually(lambda: not made._wanted, 20)
@@ -99,7 +99,7 @@ async def test_a_process_that_fails_makes_none_and_is_given_up(vim: Broker, tmp_
 
 async def test_what_is_given_back_meanwhile_is_passed_over(vim: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     session = vim.registry.sessions["a"]
-    monkeypatch.setattr(timekeeper, "CHECKPOINT_CPU_S", 0.1)
+    monkeypatch.setattr(background, "CHECKPOINT_CPU_S", 0.1)
     real, heads = session.log.head, [0, 1 << 20]
     await anyio.run_process(["fallocate", "-p", "-o", "0", "-l", str(1 << 20), str(session.log.path)])
     monkeypatch.setattr(session.log, "head", lambda: heads.pop(0) if heads else real())
@@ -112,7 +112,7 @@ async def test_what_is_given_back_meanwhile_is_passed_over(vim: Broker, monkeypa
 async def test_a_broker_that_stays_makes_them(
     state_dir: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timekeeper, "CHECKPOINT_CPU_S", 0.1)
+    monkeypatch.setattr(background, "CHECKPOINT_CPU_S", 0.1)
     file = tmp_path / "vim"
     file.write_bytes(VIM * 300)
     for stays in (False, True):
@@ -131,8 +131,8 @@ async def test_it_stands_aside_while_a_call_is_answered(vim: Broker, monkeypatch
     def stopped() -> bool:
         return child.status() == psutil.STATUS_STOPPED
 
-    monkeypatch.setattr(timekeeper, "ASIDE_S", 0.01)
-    monkeypatch.setattr(timekeeper, "BETWEEN_S", 0)
+    monkeypatch.setattr(background, "ASIDE_S", 0.01)
+    monkeypatch.setattr(background, "BETWEEN_S", 0)
     async with making(vim) as made:
         made.find_work()
         child = psutil.Process((await eventually(lambda: made._replaying.process, 20)).pid)
@@ -142,11 +142,11 @@ async def test_it_stands_aside_while_a_call_is_answered(vim: Broker, monkeypatch
         with made.aside():
             assert made._stopped_at is not None
             await eventually(lambda: made._stopped_at is None and not stopped())
-        monkeypatch.setattr(timekeeper, "ASIDE_S", 1000)
+        monkeypatch.setattr(background, "ASIDE_S", 1000)
         with made.aside():
             await eventually(stopped)
         await eventually(lambda: not stopped())
-        monkeypatch.setattr(timekeeper, "BETWEEN_S", 1000)
+        monkeypatch.setattr(background, "BETWEEN_S", 1000)
         with made.aside():
             assert made._stopped_at is None
 

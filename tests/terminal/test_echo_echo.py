@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.kit.cases import for_each
+from tmuxmcp.terminal.text.echo import EditorEcho, compared, on_one_line, shows_nothing
 from tmuxmcp.terminal.text.plain import plain
-from tmuxmcp.terminal.text.unechoed import EditorEcho, compared, on_one_line, shows_nothing
 
 LONG = "echo " + " ".join(f"w{number}" for number in range(900))
 

@@ -18,7 +18,7 @@ import anyio.abc
 from starlette.routing import Route
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.hands import pasteable
+from tmuxmcp.broker.pageinput import pasteable
 from tmuxmcp.contract.errors import InvalidArgument, InvalidKey, NoInput, ResourceLimit, TmuxMcpError
 from tmuxmcp.faces.page.answers import PageArguments, routes_of, text_of
 from tmuxmcp.faces.page.stream import number_of

@@ -3,8 +3,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tmuxmcp.faces import entrance
-from tmuxmcp.faces.entrance import Entrance
+from tmuxmcp.faces import access
+from tmuxmcp.faces.access import Entrance
 from tmuxmcp.faces.tokens import Tokens, parse_tokens
 
 TOKEN = "0123456789abcdef0"
@@ -80,21 +80,21 @@ async def test_a_long_answer_is_handed_over_in_pieces(door: Entrance, counted: l
 
 @pytest.mark.parametrize("pieces", [[5, 6], [11], [1, 10]])
 async def test_a_body_is_bounded_however_it_is_cut(door: Entrance, monkeypatch: pytest.MonkeyPatch, pieces: list[int]):
-    monkeypatch.setattr(entrance, "MAX_BODY", 10)
+    monkeypatch.setattr(access, "MAX_BODY", 10)
     assert (await pass_through(door, *(b"x" * size for size in pieces))).status == 413
     assert (await pass_through(door, b"", **{"content-length": "11"})).status == 413
     assert (await pass_through(door, b"x" * 4, b"x" * 6)).status == 200
 
 
 async def test_all_bodies_together_are_bounded(door: Entrance, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(entrance, "MAX_HELD", 10)
+    monkeypatch.setattr(access, "MAX_HELD", 10)
     for _ in range(3):  # what was held is given back each time
         assert (await pass_through(door, b"x" * 11)).status == 503
         assert (await pass_through(door, b"x" * 10)).status == 200
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(door: Entrance, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(entrance, "BODY_S", 0.05)
+    monkeypatch.setattr(access, "BODY_S", 0.05)
     request = Request()
     request.receive = anyio.sleep_forever
     await door(request.scope, request.receive, request.send)

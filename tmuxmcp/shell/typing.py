@@ -27,27 +27,27 @@ from tmuxmcp.contract.value import replace
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.machine.launch import shells
 from tmuxmcp.machine.launch.shells import adoption
-from tmuxmcp.machine.witness.front import shows_prompts
+from tmuxmcp.machine.witness.foreground import shows_prompts
 from tmuxmcp.machine.witness.kernel import InputWait
 from tmuxmcp.readiness.adoptable import Adoptable, NotAdopted, asks, may_adopt, may_adopt_far, still_at_prompt
 from tmuxmcp.readiness.judge import UNMARKED_S
 from tmuxmcp.record.commands import Stdin, TypedInput, give, place_of, remove_left
 from tmuxmcp.record.levels import Level
 from tmuxmcp.sessions.levels import program_of, shell_at
-from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.sessions.look import LogView, Look
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.shell import adopting, startup, typed
-from tmuxmcp.shell.atprompt import AtPrompt, PromptFacts, PromptNeed, PromptStep, ShellRest
+from tmuxmcp.shell import adopting, outcomes, startup
+from tmuxmcp.shell.outcomes import Job
+from tmuxmcp.shell.promptjudge import AtPrompt, PromptFacts, PromptNeed, PromptStep, ShellRest
 from tmuxmcp.shell.startup import busy, in_the_way, not_a_shell, several, takes_no_command
-from tmuxmcp.shell.typed import Job
 from tmuxmcp.terminal.marks import ShellState, done_half, new_proof, promise_of
+from tmuxmcp.terminal.text.echo import ECHO_LIMIT
 from tmuxmcp.terminal.text.plain import plain
-from tmuxmcp.terminal.text.unechoed import ECHO_LIMIT
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
 
-# ---- The way to the moment at which a shell can be given a command: `atprompt` judges, this looks and acts -----------
+# ---- The way to the moment at which a shell can be given a command: `promptjudge` judges, this looks and acts --------
 
 PROMPT_MS = 5000
 """How long a shell that has just started or finished may take to show its prompt."""
@@ -393,7 +393,7 @@ async def _left_at_prompt(session: Session, number: int) -> bool:
     async for look in session.looks(0.01, time.monotonic() + LISTENS_S):
         if look.shell.number != number or look.shell.state is not ShellState.PROMPT or look.shell.listening:
             return False
-        if await typed.rests(session, look, rest):
+        if await outcomes.rests(session, look, rest):
             return True
     return False
 
@@ -408,7 +408,7 @@ async def until_listening(session: Session, pane: Pane, job: Job, key: bytes) ->
     if await answer_to_key(session, nonce, job.sent_at):
         return
     scan = await session.scan()
-    if typed.may_miss(session, scan, job.sent_at) and await listen_no_more(session, scan, pane):
+    if outcomes.may_miss(session, scan, job.sent_at) and await listen_no_more(session, scan, pane):
         asked_at = session.log.size()  # its answer was not recorded
         await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, key)])
         answer = await answer_to_key(session, nonce, asked_at)
@@ -502,7 +502,7 @@ async def show_prompt(session: Session, pane: Pane) -> None:
             await listen_no_more(session, scan, pane)  # else it asks a question of its own, which nothing may answer
 
 
-async def end_listening(session: Session, scan: Scan) -> None:
+async def end_listening(session: Session, scan: LogView) -> None:
     """End the listening of a shell that answered our key, where no command comes, or no more of one.
 
     The broker that typed the key has given up or is gone, or a C-c came while the command was typed.
@@ -521,7 +521,7 @@ async def end_listening(session: Session, scan: Scan) -> None:
         async for look in session.looks(0.02, time.monotonic() + ANSWERED_S):
             if not look.shell.listening:
                 return
-            if told and await typed.rests(session, look, rest):
+            if told and await outcomes.rests(session, look, rest):
                 break  # it waits for more of its command, and no more comes: a C-c has taken a part of it away
         else:
             if told:
@@ -534,7 +534,7 @@ def prompt_claim(nonce: str, number: int) -> str:
     return f"{nonce}-{number}-"
 
 
-async def listen_no_more(session: Session, scan: Scan, pane: Pane, held: str | None = None) -> bool:
+async def listen_no_more(session: Session, scan: LogView, pane: Pane, held: str | None = None) -> bool:
     """End the listening of a shell that was given our key; whether it says that it did.
 
     Args:
@@ -542,7 +542,9 @@ async def listen_no_more(session: Session, scan: Scan, pane: Pane, held: str | N
     """
     asked_at, level = session.log.size(), scan.level
     keys = (
-        adoption.refuse(shell_kind(level), typed.PROMPT_JOB) if level.number else shells.refused_keys(typed.PROMPT_JOB)
+        adoption.refuse(shell_kind(level), outcomes.PROMPT_JOB)
+        if level.number
+        else shells.refused_keys(outcomes.PROMPT_JOB)
     )
     before, condition = [], ""
     if held is not None:
@@ -550,9 +552,9 @@ async def listen_no_more(session: Session, scan: Scan, pane: Pane, held: str | N
         condition = f"#{{==:{panes.remembered(pane, 'claim')},{held}}}"
     if not await panes.type_input(session.tmux, pane, keys, before=before, condition=condition, ends=True):
         return False
-    told = (typed.PROMPT_JOB,) if level.number == 0 else (typed.PROMPT_JOB, "")
+    told = (outcomes.PROMPT_JOB,) if level.number == 0 else (outcomes.PROMPT_JOB, "")
 
-    def refused(scan: Scan) -> bool:
+    def refused(scan: LogView) -> bool:
         why, name = why_not_taken(scan, level.nonce, asked_at)
         return bool(why) and name in told
 
@@ -571,8 +573,8 @@ def shell_kind(level: Level) -> adoption.ShellKind:
 
 
 async def until_marked(
-    session: Session, met: Callable[[Scan], bool], longer_s: float = 0.0, limit_s: float = LISTENS_S
-) -> Scan | None:
+    session: Session, met: Callable[[LogView], bool], longer_s: float = 0.0, limit_s: float = LISTENS_S
+) -> LogView | None:
     """Wait until the marks in the log satisfy a condition, as long as a shell may take to answer a key, or longer."""
     until = time.monotonic() + limit_s + longer_s
     async for scan in session.scans(0.02, until + LISTENS_BUSY_S - LISTENS_S):
@@ -592,10 +594,10 @@ async def _is_silent(session: Session, size: int) -> bool:
     return await session.log_complete(size)
 
 
-async def answer_to_key(session: Session, nonce: str, asked_at: int) -> Scan | None:
+async def answer_to_key(session: Session, nonce: str, asked_at: int) -> LogView | None:
     """What the marks say once the shell answers our key, that it listens; None: it does not."""
 
-    def listens(scan: Scan) -> bool:
+    def listens(scan: LogView) -> bool:
         found = scan.at(nonce)
         return found is not None and found.shell.listens >= asked_at
 
@@ -609,7 +611,7 @@ async def answer_to_key(session: Session, nonce: str, asked_at: int) -> Scan | N
     return scan if scan and listens(scan) else None
 
 
-def why_not_taken(scan: Scan, nonce: str, since: int) -> tuple[str, str]:
+def why_not_taken(scan: LogView, nonce: str, since: int) -> tuple[str, str]:
     """Why the shell did not take what was given to it by key, and under which name; empty if it did not say so."""
     found = scan.at(nonce)
     why, name, at = (found and found.shell.refused) or ("", "", 0)
