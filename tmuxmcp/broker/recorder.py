@@ -55,7 +55,7 @@ FILE_MOST_TRIES = 3
 COARSE_TIMES_NOTE = "No server that stays writes down when what is printed: times are those of commands and of input."
 
 
-@verb(q.StartRecording)
+@verb(q.StartRecording, inside=True)
 async def start_recording(work: Work[q.StartRecording]) -> r.StartRecordingResult:
     """Begin a recording, here and now.
 
@@ -102,7 +102,7 @@ async def start_recording(work: Work[q.StartRecording]) -> r.StartRecordingResul
     )
 
 
-@verb(q.StopRecording)
+@verb(q.StopRecording, inside=True)
 async def stop_recording(work: Work[q.StopRecording]) -> r.StopRecordingResult:
     """End the recording that runs, and make its file; of a session that has ended, also what was made then.
 
@@ -387,7 +387,7 @@ SHORTER_TRIES = 6
 EXPORT_CODE = "import sys; sys.path[:] = sys.argv[1:]; from tmuxmcp.record.past import exporting; exporting.main()"
 
 
-@verb(q.ExportRecording)
+@verb(q.ExportRecording, inside=True)
 async def export_recording(work: Work[q.ExportRecording]) -> r.ExportRecordingResult:
     """Write a stretch of a session to a file.
 

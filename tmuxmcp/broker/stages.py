@@ -178,7 +178,7 @@ async def done(work: Work[Any]) -> None:
     if not request.operation.read_only and not isinstance(request, BEGINS_LATER):
         begin()
     try:
-        work.result = await verb_of(request)(work)
+        work.result = await verb_of(request, work.broker.settings)(work)
     except SessionExited as error:
         ends.note_ends(work.caller, request, error)
         raise

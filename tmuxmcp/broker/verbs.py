@@ -21,13 +21,8 @@ from tmuxmcp.broker.admission import Admission, tracer
 from tmuxmcp.broker.views import OpenPages
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, seconds_of
-from tmuxmcp.contract.errors import (
-    ResourceLimit,
-    SessionBusy,
-    SessionExited,
-    SessionTaken,
-)
-from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.errors import PolicyDenied, ResourceLimit, SessionBusy, SessionExited, SessionTaken
+from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.value import replace
@@ -160,6 +155,9 @@ F = TypeVar("F", bound=Callable[..., Awaitable[Result]])
 VERBS: dict[type[Request[Any]], Verb] = {}
 """What does each kind of request, of the modules that were imported."""
 
+INSIDE = set[type[Request[Any]]]()
+"""The requests that act beside sessions, in the sandbox of the settings if there is one."""
+
 LATE_MODULES = {
     "screenshot": "screenshot",
     "recording": "recorder",
@@ -173,22 +171,38 @@ LATE_MODULES = {
 """Modules whose verbs few callers need, by set of tools or by operation: imported when they are first called."""
 
 
-def verb(*kinds: type[Request[Any]]) -> Callable[[F], F]:
-    """Make a function the one that does these kinds of requests."""
+def verb(*kinds: type[Request[Any]], inside: bool = False) -> Callable[[F], F]:
+    """Make a function the one that does these kinds of requests.
+
+    Args:
+        inside: it does so in the sandbox of the settings; one that acts beside sessions is refused there without that.
+    """
 
     def register(function: F) -> F:
         VERBS.update(dict.fromkeys(kinds, function))
+        INSIDE.update(kinds if inside else ())
         return function
 
     return register
 
 
-def verb_of(request: Request[Any]) -> Verb:
-    """What does a request."""
-    if type(request) not in VERBS:
-        operation = request.operation
-        import_module(f"tmuxmcp.broker.{LATE_MODULES.get(operation.name) or LATE_MODULES[operation.tools or '']}")
-    return VERBS[type(request)]
+def verb_of(request: Request[Any], settings: BrokerSettings) -> Verb:
+    """What does a request.
+
+    Raises:
+        PolicyDenied: it would act outside the sandbox.
+    """
+    kind, operation = type(request), request.operation
+    late = LATE_MODULES.get(operation.name) or LATE_MODULES.get(operation.tools or "")
+    if kind not in VERBS and late:
+        import_module(f"tmuxmcp.broker.{late}")
+    if settings.sandbox != "none" and operation.acts in ACTS_BESIDE_SESSIONS and kind not in INSIDE:
+        raise PolicyDenied(
+            f"{operation.name} was not done: it acts outside the sandbox, and the setting sandbox is "
+            f"{settings.sandbox}.",
+            hint="Use run: commands in a session are inside.",
+        )
+    return VERBS[kind]
 
 
 def check_size(settings: BrokerSettings, text: str) -> None:

@@ -299,20 +299,20 @@ class Debugger:
         self._heard.set()
 
 
-@verb(q.GdbOpen)
+@verb(q.GdbOpen, inside=True)
 async def gdb_open(work: Work[q.GdbOpen]) -> r.GdbOpenResult:
     """Start gdb."""
     return await work.broker.part(Debuggers).start(work.request, work.call)
 
 
-@verb(q.GdbCmd)
+@verb(q.GdbCmd, inside=True)
 async def gdb_cmd(work: Work[q.GdbCmd]) -> r.GdbCmdResult:
     """Give gdb a command."""
     debuggers = work.broker.part(Debuggers)
     return await debuggers.command(work.request, debuggers.of(work.request.gdb_id, work.call))
 
 
-@verb(q.GdbClose)
+@verb(q.GdbClose, inside=True)
 async def gdb_close(work: Work[q.GdbClose]) -> r.GdbCloseResult:
     """End gdb, and its session."""
     debuggers = work.broker.part(Debuggers)

@@ -35,7 +35,7 @@ MOST_INSIDE = 64 * 1024 * 1024
 """Bytes of a file that is made in a sandbox: they pass through our memory."""
 
 
-@verb(q.RunProcess)
+@verb(q.RunProcess, inside=True)
 async def run_process(work: Work[q.RunProcess]) -> r.RunProcessResult:
     """Run one program without a terminal until it has ended; it ends with the time, or the call."""
     request, call, broker, settings = work.request, work.call, work.broker, work.broker.settings
@@ -79,7 +79,7 @@ def environment(settings: BrokerSettings, env: Mapping[str, str] | None = None) 
     return found
 
 
-@verb(q.ReadFile)
+@verb(q.ReadFile, inside=True)
 async def read_file(work: Work[q.ReadFile]) -> r.ReadFileResult:
     """A piece of a file: bytes from `offset`, or lines from `start_line` to `end_line`."""
     request, machine = work.request, work.broker.part(MachineWork)
@@ -110,7 +110,7 @@ async def read_file(work: Work[q.ReadFile]) -> r.ReadFileResult:
     )
 
 
-@verb(q.WriteFile)
+@verb(q.WriteFile, inside=True)
 async def write_file(work: Work[q.WriteFile]) -> r.WriteFileResult:
     """Write a whole file; readers see the old one or the new one."""
     request, data, mode = work.request, work.request.data, work.request.mode
@@ -122,7 +122,7 @@ async def write_file(work: Work[q.WriteFile]) -> r.WriteFileResult:
     return r.WriteFileResult(bytes=await done)
 
 
-@verb(q.ListDirectory)
+@verb(q.ListDirectory, inside=True)
 async def list_directory(work: Work[q.ListDirectory]) -> r.ListDirectoryResult:
     """What is in a directory, by name; nothing is followed."""
     found, truncated = await work.broker.part(MachineWork).on_files(
@@ -290,7 +290,7 @@ ANSWER_ROOM = 8
 LEAST_ROOM = 16 * 1024 * 1024
 
 
-@verb(q.GitStatus, q.GitLog, q.GitDiff)
+@verb(q.GitStatus, q.GitLog, q.GitDiff, inside=True)
 async def run_git(work: Work[q.GitStatus | q.GitLog | q.GitDiff]) -> r.Result:
     """Have git asked.
 

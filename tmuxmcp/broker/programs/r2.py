@@ -52,13 +52,13 @@ class _OpenR2:
     busy: bool = False
 
 
-@verb(q.R2Open)
+@verb(q.R2Open, inside=True)
 async def r2_open(work: Work[q.R2Open]) -> r.R2OpenResult:
     """Open a file."""
     return await work.broker.part(R2).start(work.request)
 
 
-@verb(q.R2Cmd)
+@verb(q.R2Cmd, inside=True)
 async def r2_cmd(work: Work[q.R2Cmd]) -> r.R2CmdResult:
     """Run a command; its answer as text."""
     answer = await work.broker.part(R2).run_command(work.request)
@@ -66,7 +66,7 @@ async def r2_cmd(work: Work[q.R2Cmd]) -> r.R2CmdResult:
     return r.R2CmdResult(truncated=answer.size > len(answer.data), note=note, text=text, messages=answer.said)
 
 
-@verb(q.R2Cmdj)
+@verb(q.R2Cmdj, inside=True)
 async def r2_cmdj(work: Work[q.R2Cmdj]) -> r.R2CmdjResult:
     """Run a command that answers with JSON."""
     answer, most = await work.broker.part(R2).run_command(work.request), work.request.max_bytes
@@ -76,7 +76,7 @@ async def r2_cmdj(work: Work[q.R2Cmdj]) -> r.R2CmdjResult:
     return r.R2CmdjResult(json=await anyio.to_thread.run_sync(parsed, answer.data), messages=answer.said)
 
 
-@verb(q.R2Close)
+@verb(q.R2Close, inside=True)
 async def r2_close(work: Work[q.R2Close]) -> r.R2CloseResult:
     """End one."""
     part, r2_id = work.broker.part(R2), work.request.r2_id
