@@ -6,6 +6,7 @@ and no argument of a program ever has them.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -133,7 +134,8 @@ async def wait(
         IoError
     """
     session, request = waited.session, waited.request
-    limit, effective = clamp(settings, max(round((request.until - time.time()) * 1000), 1))
+    left_ms = math.ceil((request.until - time.time()) * 1000) + 1  # rounded down, its end would not have come
+    limit, effective = clamp(settings, max(left_ms, 1))
     try:
         return await _first_answer(session, request, limit / 1000, call, page_url), effective
     except CallAgain:
