@@ -53,13 +53,13 @@ def test_all_goes_on(place: Path, state_dir: Path, threads: ThreadPoolExecutor) 
         earlier.call("send", session_id="a", text="read -rs x; echo ${#x}-read", enter=True, wait_for="ready")
         with attached(earlier) as person:
             asked = Asked(earlier, threads, "the word", secret=True)
-            person.sees("a asks: C-b a")
+            person.until("a asks: C-b a")
             upgrade(place)
             opens(person)
-            person.sees("the word")
+            person.until("the word")
             person.type("secret\r")
             assert asked.result()["outcome"] == "done"
-            person.sees("6-read")
+            person.until("6-read")
         with Agent(state_dir, start=ANEW, PYTHONPATH=str(place)) as later:
             for shell in SHELLS:
                 ran = later.run("pwd; seq 20000; sh -c 'exit 3'", session_id=shell)

@@ -31,7 +31,6 @@ from mcp.types import (
 from tests.conformance import earlier, rounds
 from tests.conformance.forms import PNG, PROMPTS, RESOURCES, TEMPLATE, TOOLS, Context, Row, described, encoded
 from tmuxmcp.__main__ import main
-from tmuxmcp.contract.value import replace
 from tmuxmcp.faces.mcp import McpFace
 
 FIXTURES = (earlier, rounds)
@@ -69,7 +68,7 @@ def listing(field: str, more: list[Any], own: Handler) -> Handler:
 
     async def listed(ctx: Context, params: Any) -> Any:
         result = await own(ctx, params)
-        return replace(result, **{field: [*more, *getattr(result, field)]})
+        return result.model_copy(update={field: [*more, *getattr(result, field)]})
 
     return listed
 

@@ -124,7 +124,7 @@ def is_tied(pid: int) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing ends it")
 async def test_a_command_ends_with_a_killed_broker(tmp_path: Path):
     code = (
-        "import anyio, sys; from tests.machine.test_secretvalue import read\n"
+        "import anyio, sys; from tests.machine.test_usercommands import read\n"
         "anyio.run(read, ['sh', '-c', 'sleep 61 & echo $! > $0.new; mv $0.new $0; wait', sys.argv[1]])"
     )
     argv = [sys.executable, "-c", code, str(tmp_path / "pid")]
