@@ -43,6 +43,10 @@ class Seen:
     typed_at: int = -1
 
     @property
+    def entered_in_silence(self) -> bool:
+        return self.entered is not None and self.entered.at == self.typed_at == self.size
+
+    @property
     def waiting(self) -> InputWait:
         return self.verdict.waiting
 

@@ -438,7 +438,7 @@ def last_line_of(session: Session, look: Look) -> LastLine:
         text,
         pastes,
         drawn=editor and puts_cursor(look),
-        edited=editor and process is not None and prompts.begins(process.pid, text),
+        edited=editor and process is not None and not look.entered_in_silence and prompts.begins(process.pid, text),
         known=process is not None and prompts.knows(process.pid, text, pastes),
         secret=look.may_ask_secret,
     )

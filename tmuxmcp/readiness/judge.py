@@ -594,7 +594,8 @@ def doubt(facts: Facts, drawn: bool = True) -> str | Need:
     if process is None or not draws_screen(look):
         if facts.line is None:
             return Need.LINE
-        return may_be_working(look.verdict, look.judged, facts.line.text, look.entered)
+        line = "" if look.entered_in_silence else facts.line.text
+        return may_be_working(look.verdict, look.judged, line, look.entered)
     beside = works_beside(process, look.judged)
     if beside:
         return beside

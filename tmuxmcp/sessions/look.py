@@ -294,6 +294,11 @@ class Look(LogView):
         return self.marks and self.facts is not None and self.own_shell_in_front and reads and seen
 
     @property
+    def entered_in_silence(self) -> bool:
+        """Something was entered last, and nothing was printed since: what is shown stood there before."""
+        return self.entered is not None and self.entered.at == self.typed_at == self.size
+
+    @property
     def may_ask_secret(self) -> bool:
         """Its last line asks for a secret, and nothing tells whether it shows what it reads."""
         seen = self.waiting is InputWait.EDITOR and self.mode == "line_input"

@@ -83,7 +83,19 @@ async def main():
 asyncio.run(main())
 """
 
+SAYS_NOTHING = """
+import os, select, threading, time, tty
+tty.setraw(0)
+came, tell = os.pipe()
+os.write(1, b'cmd> ')
+while True:
+    if 0 in select.select([0, came], [], [])[0] and b'\\r' in os.read(0, 99):
+        threading.Thread(target=select.select, args=([came], [], [], 60), daemon=True).start()
+"""
+"""Its prompt stands there all the time."""
+
 WORKING = {
+    "a prompt that was not taken away": SAYS_NOTHING,
     "a full screen that says that it works": DRAWS_LATER,
     "a screen that was left": LEFT_ITS_SCREEN,
     "no echo": WORKER.format(modes=NO_ECHO, apart=False, says="b'working\\n'"),
