@@ -80,7 +80,7 @@ def numbered(known: int) -> dict[str, int]:
 
 
 def made_of(cls: type[T], values: Mapping[str, Any]) -> T | None:
-    """A value of a dataclass, of those fields that are there; None if one is missing that has no default."""
+    """A value of this class, of those fields that are there; None if one is missing that has no default."""
     known: Any = cls
     try:
         return cls(**{each: values[each] for each in fields(known) if each in values})
